@@ -23,7 +23,8 @@ for costs. Imports go one way only:
     cli -> {claims -> {jobs, training}, watch -> fidelity -> training} -> answers
     scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
     scenario -> {coldstart autoscaling failures} -> catalogue
-    catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, native, otel} -> {infile, message}
+    catalogue -> {validation -> registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, native, otel}
+    {csvio yamlio} -> {infile, message}
     engine -> {batching, records, units, rng, native}
     study -> benchdata -> catalogue
     {cli serve api answers report scenario} -> language -> message

@@ -4,7 +4,8 @@
 cli -> {claims -> {jobs, training}, watch -> fidelity -> training} -> answers
 scenario -> {workload steptime batchtime memory power routing batching cost} -> catalogue
 scenario -> {coldstart autoscaling failures} -> catalogue
-catalogue -> {registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, native, otel} -> {infile, message}
+catalogue -> {validation -> registry -> spec, records} -> {csvio, yamlio, units, rng, decimals, native, otel}
+{csvio yamlio} -> {infile, message}
 engine -> {batching, records, units, rng, native}
 study -> benchdata -> catalogue
 {cli serve api answers report scenario} -> language -> message
@@ -26,7 +27,7 @@ import pytest
 import sim
 
 BASE = frozenset({"csvio", "yamlio", "units", "rng", "infile", "decimals", "otel", "message", "native", "build"})
-RECORDS = BASE | {"spec", "records", "registry"}
+RECORDS = BASE | {"spec", "records", "registry", "validation"}
 CATALOG = RECORDS | {"catalogue"}
 PARTS = frozenset(
     {"workload", "steptime", "batchtime", "memory", "power", "routing", "batching", "cost", "coldstart"}
@@ -53,6 +54,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "spec": BASE,
     "records": BASE,
     "registry": BASE | {"spec"},
+    "validation": BASE | {"spec", "registry"},
     "catalogue": RECORDS,
     "benchdata": CATALOG,
     **dict.fromkeys(PARTS, CATALOG),
@@ -83,9 +85,11 @@ WHO_KNOWS: dict[str, frozenset[str]] = {
     "jinja2": frozenset({"report"}),
     "vl_convert": frozenset({"report"}),
     "xlsxwriter": frozenset({"report"}),
-    "pydantic": frozenset({"api", "claims", "spec", "registry", "catalogue", "scenario", "training", "jobs", "agents"})
+    "pydantic": frozenset(
+        {"api", "claims", "spec", "registry", "validation", "catalogue", "scenario", "training", "jobs", "agents"}
+    )
     | PARTS,
-    "pydantic_core": frozenset({"spec", "registry", "catalogue", "scenario", "training"}) | PARTS,
+    "pydantic_core": frozenset({"spec", "registry", "validation", "catalogue", "scenario", "training"}) | PARTS,
     "pyarrow": frozenset({"csvio", "workload", "study", "report"}),
     "joblib": frozenset({"study", "claims", "fidelity"}),
     "distributed": frozenset({"study"}),

@@ -34,8 +34,8 @@ from sim.answers.folder import (
     why_not,
 )
 from sim.message import Message, os_reason, placed
-from sim.scenario.reading.errors import did_you_mean
 from sim.study.execution.durable import MANIFEST, POINTS
+from sim.validation import did_you_mean
 
 OUTPUTS = Path("outputs")
 """Folder of the copies, below the current folder."""

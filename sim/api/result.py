@@ -19,8 +19,8 @@ from sim.report.page.page import notebook_html
 from sim.report.terminal_table import FittedTable
 from sim.report.words.money import showing
 from sim.report.words.units import counted
-from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.schema import Scenario
+from sim.validation import did_you_mean
 
 Draw = Callable[[str], Chart]
 """Function from the kind of a chart (empty: all) to its picture. Results are pickled, so it is no closure."""

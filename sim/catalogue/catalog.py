@@ -6,9 +6,9 @@ from datetime import date
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from sim import yamlio
 from sim.catalogue.data_folder import CatalogError, UnknownId, data_root
@@ -25,8 +25,9 @@ from sim.catalogue.quantization import Quantization
 from sim.catalogue.server import Server
 from sim.catalogue.value import Source
 from sim.message import Message, joined, placed
+from sim.validation import Place, dotted, validation_issues
 
-Entry = TypeVar("Entry")
+Entry = TypeVar("Entry", bound=BaseModel)
 
 _SINGULAR = {
     "gpus": "gpu",
@@ -108,7 +109,7 @@ class Catalog:
 
     def gpu(self, name: str) -> Gpu:
         """Return the GPU *name* from data/gpus."""
-        return self._lookup("gpus", name, Gpu.model_validate)
+        return self._lookup("gpus", name, Gpu)
 
     def model(self, name: str) -> Model:
         """Return the language model *name* from data/models, or from the path of a config.json or its folder.
@@ -139,15 +140,15 @@ class Catalog:
         """
         if name.endswith(".json") or is_config(Path(name)):
             return model_from_config(Path(name))
-        return self._lookup("models", name, _ANY_MODEL.validate_python)
+        return self._lookup("models", name, cast("type[Model | OtherModel]", AnyModel))
 
     def quantization(self, name: str) -> Quantization:
         """Return the weight format *name* from data/quantizations."""
-        return self._lookup("quantizations", name, Quantization.model_validate)
+        return self._lookup("quantizations", name, Quantization)
 
     def kernel(self, name: str) -> Kernel:
         """Return the matrix kernel *name* from data/kernels."""
-        return self._lookup("kernels", name, Kernel.model_validate)
+        return self._lookup("kernels", name, Kernel)
 
     def engine(self, name: str) -> Engine:
         """Return the serving engine *name* from data/engines.
@@ -156,7 +157,7 @@ class Catalog:
         of that release. Raises UnknownId if there is no such entry.
         """
         try:
-            return self._lookup("engines", name, Engine.model_validate)
+            return self._lookup("engines", name, Engine)
         except UnknownId:
             key = name.strip().lower()
             released = _RELEASE.fullmatch(key)
@@ -178,23 +179,23 @@ class Catalog:
         known |= {alias: family_of(one) for alias, one in self._alias_index("engines").items()}
         family = known.get(name)
         found = [one for one in self.ids("engines") if family and family_of(one) == family]
-        return [self._lookup("engines", one, Engine.model_validate) for one in found]
+        return [self._lookup("engines", one, Engine) for one in found]
 
     def server(self, name: str) -> Server:
         """Return the server chassis *name* from data/servers."""
-        return self._lookup("servers", name, Server.model_validate)
+        return self._lookup("servers", name, Server)
 
     def link(self, name: str) -> Link:
         """Return the link between GPUs *name* from data/links."""
-        return self._lookup("links", name, Link.model_validate)
+        return self._lookup("links", name, Link)
 
     def grid(self, name: str) -> Grid:
         """Return the electricity grid *name* from data/grids."""
-        return self._lookup("grids", name, Grid.model_validate)
+        return self._lookup("grids", name, Grid)
 
     def drafter(self, name: str) -> Drafter:
         """Return the measured acceptance of drafted tokens *name* from data/drafters."""
-        return self._lookup("drafters", name, Drafter.model_validate)
+        return self._lookup("drafters", name, Drafter)
 
     def accepted(self, name: str) -> tuple[Drafter, str]:
         """Return the drafter and the task named by `drafter/task`. Raises UnknownId."""
@@ -207,16 +208,12 @@ class Catalog:
 
     def failure_rate(self, name: str) -> FailureRate:
         """Return the published failure rate *name* from data/failures."""
-        return self._lookup("failures", name, FailureRate.model_validate)
+        return self._lookup("failures", name, FailureRate)
 
     def prices(self, item: str) -> PriceList | None:
         """Return the price offers for *item*; None if it has no price file (see `price_file`)."""
         key = item.strip().lower()
-        return (
-            self._lookup("prices", key, PriceList.model_validate)
-            if _is_id(key) and self._path("prices", key).is_file()
-            else None
-        )
+        return self._lookup("prices", key, PriceList) if _is_id(key) and self._path("prices", key).is_file() else None
 
     def price_list(self, item: str) -> PriceList:
         """Return the price offers for *item*. Raises UnknownId if it has none."""
@@ -239,7 +236,7 @@ class Catalog:
     def offer(self, name: str) -> Offer:
         """Return the offer named by `item/offer`. Raises UnknownId."""
         item, _, key = name.partition("/")
-        offers = self._lookup("prices", item, PriceList.model_validate).offers
+        offers = self._lookup("prices", item, PriceList).offers
         if key not in offers:
             raise UnknownId("offer", name, tuple(f"{item}/{near}" for near in _nearest(key, offers)[:MAX_SUGGESTIONS]))
         return offers[key]
@@ -270,7 +267,7 @@ class Catalog:
                     if not isinstance(document.data, dict):
                         raise CatalogError(Message("{path}:1: file: must hold sources by their keys", document.path))
                     for key, entry in document.data.items():
-                        found[key] = _validated(document, Source.model_validate, entry, (key,))
+                        found[key] = _validated(document, Source, entry, (key,))
             self._sources = found
         return self._sources
 
@@ -319,7 +316,7 @@ class Catalog:
             return [Message("{path}: an id has small letters, digits, dots, underscores and dashes", path)]
         try:
             document = yamlio.read(path)
-            _entry(_READERS[kind], document)
+            _entry(_SPECS[kind], document)
             known = self.sources()
         except (CatalogError, yamlio.YamlError) as error:
             return [str(error)]
@@ -328,13 +325,12 @@ class Catalog:
             if key not in known:
                 near = _nearest(key, known)
                 hint = Message("; did you mean {near}?", near[0]) if near else ""
-                dotted = ".".join(map(str, place))
                 found.append(
                     Message(
                         "{path}:{line}: {place}: unknown source {key!r}{hint} (see {sources})",
                         path,
                         document.line(place),
-                        dotted,
+                        dotted(place),
                         key,
                         hint,
                         SOURCES,
@@ -342,14 +338,14 @@ class Catalog:
                 )
         return found
 
-    def _lookup(self, kind: str, name: str, read: Callable[[Any], Entry]) -> Entry:
+    def _lookup(self, kind: str, name: str, spec: type[Entry]) -> Entry:
         key = name.strip().lower()
         if (kind, key) not in self._entries and not (_is_id(key) and self._path(kind, key).is_file()):
             key = self._alias_index(kind).get(key, "") or self._spelled_alike(kind, key)
         if not key:
             raise UnknownId(_SINGULAR[kind], name, partial(self._similar, kind, name))
         if (kind, key) not in self._entries:
-            self._entries[kind, key] = _entry(read, yamlio.read(self._path(kind, key)))
+            self._entries[kind, key] = _entry(spec, yamlio.read(self._path(kind, key)))
         found: Entry = self._entries[kind, key]
         return found
 
@@ -386,25 +382,25 @@ class Catalog:
         return next((path for path in paths if path.is_file()), self.root / kind / f"{key}.yaml")
 
 
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "gpus": Gpu.model_validate,
-    "models": _ANY_MODEL.validate_python,
-    "quantizations": Quantization.model_validate,
-    "kernels": Kernel.model_validate,
-    "engines": Engine.model_validate,
-    "servers": Server.model_validate,
-    "links": Link.model_validate,
-    "prices": PriceList.model_validate,
-    "grids": Grid.model_validate,
-    "drafters": Drafter.model_validate,
-    "failures": FailureRate.model_validate,
+_SPECS: dict[str, Any] = {
+    "gpus": Gpu,
+    "models": AnyModel,
+    "quantizations": Quantization,
+    "kernels": Kernel,
+    "engines": Engine,
+    "servers": Server,
+    "links": Link,
+    "prices": PriceList,
+    "grids": Grid,
+    "drafters": Drafter,
+    "failures": FailureRate,
 }
-"""Function that validates the data of an entry, by kind."""
+"""Spec of an entry, by kind."""
 
 
-def _entry(read: Callable[[Any], Entry], document: yamlio.Document) -> Entry:
-    """Return the entry in *document*, validated by *read*; its id must be the name of the file. Raises CatalogError."""
-    entry = _validated(document, read, document.data, ())
+def _entry(spec: type[Entry], document: yamlio.Document) -> Entry:
+    """Return the *spec* in *document*; its id must be the name of the file. Raises CatalogError."""
+    entry = _validated(document, spec, document.data, ())
     key = Path(document.path).stem
     if document.data.get("id") != key:
         raise CatalogError(
@@ -515,20 +511,15 @@ def _numbers(text: str) -> set[str]:
     return {word for word in words if len(word) >= MIN_MATCH_LENGTH and any(map(str.isdecimal, word))}
 
 
-def _validated(
-    document: yamlio.Document, read: Callable[[Any], Entry], data: Any, place: tuple[str | int, ...]
-) -> Entry:
-    """Return *data*, found at *place* in *document*, validated by *read*. Raises CatalogError listing all errors."""
+def _validated(document: yamlio.Document, spec: type[Entry], data: Any, place: Place) -> Entry:
+    """Return *data*, found at *place* in *document*, as a *spec*. Raises CatalogError listing all errors."""
+    read: Callable[[Any], Any] = spec.model_validate if isinstance(spec, type) else _ANY_MODEL.validate_python
     try:
-        return read(data)
+        return cast("Entry", read(data))
     except ValidationError as error:
         lines = []
-        for problem in error.errors(include_url=False):
-            steps = problem["loc"]
-            if steps and isinstance(data, dict) and steps[0] == data.get("kind"):
-                steps = steps[1:]  # pydantic puts the tag of a union in front of the place
-            path = (*place, *steps)
-            dotted = ".".join(str(step) for step in path) or "file"
-            message = str(problem.get("ctx", {}).get("error", problem["msg"]))
-            lines.append(placed(f"{document.path}:{document.line(path)}: {dotted}", message))
+        for issue in validation_issues(error, spec, data):
+            path = (*place, *issue.place)
+            where = dotted(path) or "file"
+            lines.append(placed(f"{document.path}:{document.line(path)}: {where}", issue.message))
         raise CatalogError(joined("\n", lines)) from None

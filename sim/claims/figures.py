@@ -28,7 +28,6 @@ from sim.scenario.claim import (
     SummaryFigure,
     WeightsFigure,
 )
-from sim.scenario.reading.errors import did_you_mean
 from sim.scenario.reading.layers import options
 from sim.scenario.reading.load import has_job, load, load_for_size
 from sim.scenario.resolving.case import resolve
@@ -48,6 +47,7 @@ from sim.study.size.search import search
 from sim.training.outcome import job_outcomes, summary
 from sim.training.schema import JobScenario
 from sim.units import GB, HOURS_PER_MONTH
+from sim.validation import did_you_mean
 
 
 class NoFigure(ValueError):

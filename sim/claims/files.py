@@ -10,11 +10,12 @@ from sim.jobs.load import load_job
 from sim.message import Message
 from sim.scenario.claim import CatalogueFigure, Claim, FormulaFigure, WeightsFigure, claim_issues, fleet_issues
 from sim.scenario.experiment import Name
-from sim.scenario.reading.errors import InputError, ScenarioErrors, ValidationIssue, did_you_mean, validation_issues
+from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import Layers, read_layers
 from sim.scenario.reading.load import load_for_size, opening_comment
 from sim.scenario.reading.shipped import shipped_folder
 from sim.spec import Spec
+from sim.validation import ValidationIssue, did_you_mean, validation_issues
 
 
 class CatalogueClaim(Spec):

@@ -7,8 +7,8 @@ from math import prod
 
 from sim.message import Message
 from sim.scenario.claim import FormulaFigure
-from sim.scenario.reading.errors import did_you_mean
 from sim.units import HOURS_PER_MONTH, HOURS_PER_YEAR, SECONDS_PER_DAY
+from sim.validation import did_you_mean
 
 FLOP_PER_PARAM_AND_TOKEN = 6
 """FLOP of forward and backward pass per parameter and token (Kaplan et al., arXiv 2001.08361, 2.1)."""

@@ -38,12 +38,13 @@ from sim.scenario.claim import (
     SummaryFigure,
     WeightsFigure,
 )
-from sim.scenario.reading.errors import ScenarioErrors, ValidationIssue, did_you_mean
+from sim.scenario.reading.errors import ScenarioErrors
 from sim.scenario.reading.layers import read_layers
 from sim.study.capacity import why_no_capacity
 from sim.study.execution.cores import ProcessPool
 from sim.study.metrics.columns import BY_NAME, is_column
 from sim.study.size.bounds import why_no_size
+from sim.validation import ValidationIssue, did_you_mean
 
 Status = Literal["holds", "fails", "depends"]
 Verdict = Literal["holds", "holds in part", "fails", "depends", "arithmetic error"]

@@ -96,9 +96,9 @@ def _safe(text: str) -> str:
 
 def _short(paths: Sequence[str], scenario: Any) -> dict[str, str]:
     """Map each of *paths* to its shortest suffix that no other place of the scenario ends in."""
-    from sim.scenario.reading.errors import dotted
     from sim.scenario.reading.layers import place_of
     from sim.scenario.sweep import shortest_label
+    from sim.validation import dotted
 
     data = scenario.model_dump(mode="json")
     places = {dotted(place) for place in _places(data)}

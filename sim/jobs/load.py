@@ -16,7 +16,7 @@ from sim.jobs.plan import queue_issues, resolve_queue
 from sim.jobs.schema import QueueScenario
 from sim.message import Message
 from sim.scenario.checks.limits import volume_issues
-from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, ValidationIssue, validation_issues
+from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import (
     Layers,
     mappings,
@@ -44,6 +44,7 @@ from sim.training.checks import job_issues
 from sim.training.figures import NotTrainable, network_named
 from sim.training.plan import clock_of, resolve_job
 from sim.training.schema import JobPool, JobScenario
+from sim.validation import Place, ValidationIssue, validation_issues
 from sim.yamlio import Document
 
 AnyScenario = JobScenario | QueueScenario

@@ -15,7 +15,7 @@ from sim.jobs.cluster import ClusterJob
 from sim.jobs.policies import QueuePolicy
 from sim.jobs.schema import QueuedJob, QueueFleet, QueueScenario, Serving, TracedJobs
 from sim.message import Message, joined
-from sim.scenario.reading.errors import InputError, Place, ValidationIssue
+from sim.scenario.reading.errors import InputError
 from sim.scenario.resolving.describe import charges_of, sources_of, values_of
 from sim.scenario.resolving.resolved import Fact
 from sim.training.bind import JobHardware
@@ -24,6 +24,7 @@ from sim.training.plan import PoolOfJobs, described_pool, hardware_facts, pool_o
 from sim.training.run import TrainingRun, training_run
 from sim.training.schema import TrainingJob
 from sim.units import SECONDS_PER_HOUR
+from sim.validation import Place, ValidationIssue
 from sim.workload.traces.trace_file import TraceError
 
 

@@ -15,9 +15,9 @@ from pydantic import Field, model_validator
 from sim.catalogue.catalog import Catalog
 from sim.message import Message
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import ValidationIssue, did_you_mean
 from sim.scenario.sections import Everything, Section
 from sim.spec import Number, Positive, Spec, Tagged
+from sim.validation import ValidationIssue, did_you_mean
 
 Label = Annotated[str, Field(min_length=1)]
 Values = dict[Label, Any]

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
 
 from sim.message import Message
-from sim.scenario.reading.errors import InputError, ScenarioErrors, did_you_mean, dotted, validation_issues
+from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.spec import Fraction, Spec
+from sim.validation import did_you_mean, dotted, validation_issues
 
 LATENCIES = ("ttft_s", "tpot_s", "e2e_s")
 LOWEST_PERCENT, HIGHEST_PERCENT = 1.0, 99.9

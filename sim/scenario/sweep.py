@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar
 from sim.message import Message
 from sim.routing import PowerOfTwo, Random
 from sim.scenario.experiment import Experiment, Fleet
-from sim.scenario.reading.errors import Place, ValidationIssue
 from sim.scenario.reading.layers import place_of, put, value_at
 from sim.spec import Spec
+from sim.validation import Place, ValidationIssue
 
 TAKEN_LABELS = frozenset(
     {

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, fsum
 
-from sim.scenario.reading.errors import dotted
 from sim.scenario.reading.layers import place_of
 from sim.scenario.schema import Scenario
 from sim.scenario.sections.load_profile import CLIENTS, RATE, loads_of
 from sim.scenario.sweep import as_data, at_point, axis_labels, points
 from sim.units import HOURS_PER_WEEK, HOURS_PER_YEAR
+from sim.validation import dotted
 
 MOST_SIMULATED = 12
 """Most loads of a profile that are simulated; others are interpolated linearly."""

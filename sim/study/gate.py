@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sim.message import Message
-from sim.scenario.reading.errors import nearest
 from sim.study.diff import StoredRun, matched
 from sim.study.metrics.columns import BY_NAME, column, is_column
 from sim.study.points import Point
+from sim.validation import nearest
 
 _CONDITION = re.compile(r"\s*([a-z][\w.]*)\s*([<>])\s*([+-]?)\s*(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)\s*(%?)\s*", re.ASCII)
 EXAMPLES = "'usd_per_million_output_tokens > +5 %', 'ttft_s_p99 > 2', 'slo_attainment < 0.95'"

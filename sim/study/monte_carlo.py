@@ -41,7 +41,6 @@ from sim.message import Message
 from sim.records import Interval
 from sim.rng import correlated, stream
 from sim.scenario.reading.distribution import Uncertain
-from sim.scenario.reading.errors import Place, dotted
 from sim.scenario.reading.layers import place_of
 from sim.scenario.resolving.case import resolve
 from sim.scenario.resolving.resolve import resolve_fleet
@@ -59,6 +58,7 @@ from sim.study.metrics.statistics import wilson
 from sim.study.points import Point
 from sim.study.rebill import summed_intervals, window_s
 from sim.units import HOURS_PER_MONTH
+from sim.validation import Place, dotted
 
 Draw = Mapping[Place, float]
 """Draw: the value at every uncertain place."""

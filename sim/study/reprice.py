@@ -10,7 +10,7 @@ from sim.case.result import CaseResult, price_case
 from sim.catalogue.catalog import Catalog
 from sim.message import Message
 from sim.records import BusyTime, FleetLog, Interval, Meters, ReplicaVisit, Request
-from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, dotted
+from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.reading.load import load
 from sim.scenario.resolving.case import resolve
@@ -23,6 +23,7 @@ from sim.study.execution.durable import POINTS
 from sim.study.execution.precision import key_of, with_further
 from sim.study.execution.store import SHARES, VISITS, StoredCase, load_case, read_case, save_repriced
 from sim.study.metrics.case_metrics import with_bill
+from sim.validation import Place, dotted
 from sim.yamlio import YamlError, dump, read
 
 Work = TypeVar("Work")

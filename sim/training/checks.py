@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.gpu import Gpu
 from sim.message import Message
-from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.training.bind import JobHardware, default_precision, gpus_of, job_figures
 from sim.training.figures import NotTrainable, network_named
 from sim.training.network import ForwardCost
 from sim.training.schema import JobPool, JobScenario, ParallelSpec, TrainingJob, TrainingSetup, divisors
+from sim.validation import Place, ValidationIssue, did_you_mean
 
 MOST_NAMED = 8
 """Largest number of fitting sizes that a message offers."""

@@ -92,6 +92,27 @@ def test_all_mistakes_are_reported_with_file_and_line(tmp_path: Path) -> None:
     assert len(lines) == 6
 
 
+@pytest.mark.slow
+def test_mistakes_are_told_in_plain_words_with_the_nearest_name(tmp_path: Path) -> None:
+    network = (SHIPPED.root / "models/3d-unet.yaml").read_text("utf-8").replace("id: 3d-unet", "id: net")
+    folder = own(
+        tmp_path,
+        gpus__my_gpu=my_gpu(**{"\nmemory_bytes:": "\nmemory_byts:"}),
+        prices__my_gpu=PRICE.replace("my-vendor", "cloudgpus").replace("kind: quoted", "kind: quotd"),
+        models__net=network.replace("kind: other", "kind: othr"),
+    )
+    with pytest.raises(CatalogError) as caught:
+        load_catalog(own=[folder])
+    told = [line.split(": ", 1)[1] for line in str(caught.value).splitlines()]
+    assert "memory_bytes: is missing" in told
+    assert "memory_byts: unknown key; did you mean memory_bytes?" in told
+    assert "kind: unknown kind 'othr'; did you mean other?" in told
+    [kind] = [line for line in told if line.startswith("offers.")]
+    assert kind.startswith("offers.offer-2026.price.kind: must be one of datasheet, quoted, ")
+    assert kind.endswith(", not 'quotd'; did you mean quoted?")
+    assert len(told) == 4
+
+
 def test_folders_beside_the_scenario_and_stated_ones(tmp_path: Path) -> None:
     folder = own(tmp_path, gpus__my_gpu=my_gpu())
     assert own_folders(tmp_path / "a.yaml") == [folder]

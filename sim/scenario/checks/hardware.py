@@ -19,12 +19,12 @@ from sim.cost.cost_plan import Cost
 from sim.memory.lora import adapter_bytes, module_names
 from sim.message import Message
 from sim.scenario.experiment import Pool
-from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.resolving.bind import BoundPool
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.sweep import at_point, points
 from sim.steptime.options import Roofline
 from sim.units import GB
+from sim.validation import Place, ValidationIssue, did_you_mean
 
 
 def gpus_without_server_notes(scenario: Scenario, catalog: Catalog) -> list[str]:

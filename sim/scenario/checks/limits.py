@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from sim.catalogue.catalog import Catalog
 from sim.message import Message
 from sim.records import Batch
-from sim.scenario.reading.errors import Place, ValidationIssue
 from sim.scenario.resolving.resolve import resolve_fleet
 from sim.scenario.resolving.resolved import PoolPlan
 from sim.scenario.schema import SECTIONS, Pool, Scenario
 from sim.scenario.sections.precision import ScenarioLimits
 from sim.units import SECONDS_PER_HOUR
+from sim.validation import Place, ValidationIssue
 from sim.workload import ClosedLoop, Workload
 
 USUAL_INTERVAL_S = 300.0

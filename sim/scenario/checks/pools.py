@@ -16,7 +16,6 @@ from sim.message import Message
 from sim.scenario.checks.hardware import adapter_issues, offload_issues, slice_issues, tier_issues
 from sim.scenario.checks.services import service_issues
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.reading.layers import unknown_ids, value_at
 from sim.scenario.resolving.bind import BoundPool, load_calibration, power_coefficients
 from sim.scenario.resolving.hardware import (
@@ -30,6 +29,7 @@ from sim.scenario.resolving.scheduler import STATE_OPTIONS
 from sim.scenario.schema import Fleet, Pool, nearest
 from sim.steptime.affine import Affine
 from sim.steptime.options import Roofline
+from sim.validation import Place, ValidationIssue, did_you_mean
 
 
 def switching_issues(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:

@@ -8,10 +8,10 @@ from sim.routing import ByLength
 from sim.routing.affinity import AdapterAffinity
 from sim.routing.prefix_cache import CacheAware, Exact, PrefixScore
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.resolving.bind import BoundPool
 from sim.scenario.schema import Fleet, Scenario
 from sim.scenario.slo import Slo
+from sim.validation import Place, ValidationIssue, did_you_mean
 from sim.workload import TraceError, Workload
 
 QUEUE_LIMITS = ("max_num_queued_reqs", "max_num_queued_tokens", "max_queued_requests")

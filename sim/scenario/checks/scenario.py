@@ -46,13 +46,14 @@ from sim.scenario.checks.routing import (
 )
 from sim.scenario.checks.services import service_workload_issues, sharing_issues
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import InputError, Place, ValidationIssue, validation_issues
+from sim.scenario.reading.errors import InputError
 from sim.scenario.reading.layers import mappings, unknown_ids, unknown_prices, value_at, with_values
 from sim.scenario.resolving.bind import BoundPool, load_calibration
 from sim.scenario.resolving.resolve import pool_models, pool_names, resolve_fleet
 from sim.scenario.resolving.terms import FleetTerms, other_currencies
 from sim.scenario.schema import LONGEST_NAME, SECTIONS, Fleet, Pool, Scenario
 from sim.scenario.sections import Section
+from sim.validation import Place, ValidationIssue, validation_issues
 from sim.workload import TraceError, hourly_table, length_table
 
 

@@ -16,12 +16,12 @@ from sim.message import Message
 from sim.routing import ByLength
 from sim.routing.prefix_cache import Exact
 from sim.scenario.checks.hardware import batch_issues
-from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.resolving.bind import BoundPool, one_pass_step_time
 from sim.scenario.resolving.scheduler import AHEAD_SWITCHES
 from sim.scenario.schema import Fleet, Pool, Scenario
 from sim.scenario.slo import Slo
 from sim.scenario.sweep import as_data
+from sim.validation import Place, ValidationIssue, did_you_mean
 from sim.workload import CsvTrace, TraceError, Workload
 
 OWN = ("name", "workload", "slo", "priority", "weight", "rate_limit")

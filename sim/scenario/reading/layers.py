@@ -18,9 +18,10 @@ from sim.catalogue.data_folder import UnknownId
 from sim.infile import why_outside
 from sim.message import Message, first_line
 from sim.scenario.reading.distribution import FAMILIES
-from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, ValidationIssue, did_you_mean, dotted
+from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.shipped import shipped_names
 from sim.spec import Spec
+from sim.validation import Place, ValidationIssue, did_you_mean, dotted
 from sim.yamlio import Document, YamlError, dump, dump_line, parse, read, read_text, rename_key
 
 KINDS = ("process", "distribution", "policy", "model", "acquisition", "per", "method", "mode")

@@ -17,16 +17,7 @@ from sim.message import Message
 from sim.scenario.checks.limits import closed_loop_issues, transfer_issues, volume_issues
 from sim.scenario.checks.scenario import Found, id_issues, plan_issues, salvaged, scenario_issues
 from sim.scenario.checks.services import with_one_service
-from sim.scenario.reading.errors import (
-    InputError,
-    Place,
-    ScenarioErrors,
-    ValidationIssue,
-    dotted,
-    meant_name,
-    nearest,
-    validation_issues,
-)
+from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import (
     LONGEST_SHOWN,
     Layers,
@@ -40,6 +31,7 @@ from sim.scenario.reading.layers import (
 from sim.scenario.reading.uncertain import extract_distributions, monte_carlo_issues
 from sim.scenario.schema import SECTIONS, Scenario
 from sim.scenario.sweep import points, repeated, sound_axes, sweep_issues
+from sim.validation import Place, ValidationIssue, dotted, meant_name, nearest, validation_issues
 from sim.yamlio import Document
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.message import Message
-from sim.scenario.reading.errors import InputError, Place, ScenarioErrors, did_you_mean, dotted
+from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.reading.layers import (
     RENAMED,
     SCHEMA_VERSION,
@@ -20,6 +20,7 @@ from sim.scenario.reading.layers import (
     version_issues,
 )
 from sim.scenario.schema import Scenario
+from sim.validation import Place, did_you_mean, dotted
 from sim.yamlio import Document, dump_line, key_span
 
 _IN_PATHS = [

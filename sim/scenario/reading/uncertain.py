@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from sim.message import Message
 from sim.scenario.reading.distribution import FAMILIES, Uncertain
-from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean, dotted, known_keys, validation_issues
 from sim.scenario.reading.layers import Layers, place_of, put, value_at, with_values
 from sim.scenario.schema import TERMS, Scenario
 from sim.scenario.sections.load_profile import RATE
 from sim.scenario.sweep import points
+from sim.validation import Place, ValidationIssue, did_you_mean, dotted, known_keys, validation_issues
 
 PARAMETERS = frozenset({"low", "mode", "high", "mean", "sd", "cv", "min", "max", "median", "sigma", "std"})
 SIMILARITY = 0.75

@@ -32,7 +32,7 @@ from sim.memory.weights import ReplicaLayout
 from sim.message import Message
 from sim.power import Power, PowerCoefficients, load_power_coefficients
 from sim.scenario.experiment import Experiment, Fleet, InheritedKeys, Pool, nearest
-from sim.scenario.reading.errors import InputError, ScenarioErrors, dotted, validation_issues
+from sim.scenario.reading.errors import InputError, ScenarioErrors
 from sim.scenario.resolving.resolved import Slicing
 from sim.scenario.resolving.scheduler import (
     AHEAD_SWITCHES,
@@ -48,6 +48,7 @@ from sim.steptime.affine import Affine
 from sim.steptime.calibration import Calibration
 from sim.steptime.inputs import HostOffload, has_rate
 from sim.steptime.options import Roofline
+from sim.validation import dotted, validation_issues
 from sim.yamlio import YamlError, read
 
 

@@ -26,8 +26,8 @@ from sim.cost.site import Site
 from sim.cost.token_api import Api
 from sim.message import Message
 from sim.scenario.experiment import TERMS, Experiment, Fleet
-from sim.scenario.reading.errors import Place
 from sim.scenario.reading.layers import put
+from sim.validation import Place
 
 SECTIONS = ("cost", *TERMS)
 KG, KG_PER_T = "kg CO2e", 1000.0

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from sim.catalogue.catalog import Catalog
 from sim.scenario.experiment import Experiment, Fleet
-from sim.scenario.reading.errors import ValidationIssue
+from sim.validation import ValidationIssue
 
 Keys = TypeVar("Keys")
 Issues = Iterable[ValidationIssue]

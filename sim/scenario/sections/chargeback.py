@@ -7,9 +7,9 @@ from pydantic import Field
 
 from sim.message import Message
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import ValidationIssue, did_you_mean
 from sim.scenario.sections import Everything, Section
 from sim.spec import NonNegative, Spec
+from sim.validation import ValidationIssue, did_you_mean
 from sim.workload import TraceError
 
 Rule = Literal["none", "by_use", "by_reservation", "by_headcount"]

@@ -19,9 +19,9 @@ from sim.cost.prices import CostError
 from sim.cost.rental import Rent
 from sim.message import Message
 from sim.scenario.experiment import Experiment, Fleet, nearest
-from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.sections import Billing, Everything, Section
 from sim.spec import Count, Positive, Spec
+from sim.validation import Place, ValidationIssue, did_you_mean
 
 
 class Compare(Spec):

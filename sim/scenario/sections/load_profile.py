@@ -9,11 +9,11 @@ from pydantic import PlainSerializer, PlainValidator
 from sim.cost.rental import Rent
 from sim.message import Message
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import Place, ValidationIssue, dotted
 from sim.scenario.reading.layers import place_of, value_at
 from sim.scenario.sections import Everything, Section
 from sim.scenario.sweep import points
 from sim.units import HOURS_PER_DAY, HOURS_PER_WEEK, HOURS_PER_YEAR
+from sim.validation import Place, ValidationIssue, dotted
 
 PROCESS: Place = ("workload", "arrivals", "process")
 RATE: Place = ("workload", "arrivals", "rate_rps")

@@ -7,10 +7,10 @@ from pydantic import Field
 
 from sim.message import Message
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import ValidationIssue
 from sim.scenario.sections import Everything, Section
 from sim.scenario.sweep import is_deterministic
 from sim.spec import Count, Positive, Spec
+from sim.validation import ValidationIssue
 
 
 class ScenarioLimits(Spec):

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from sim.cost.price_paths import ELECTRICITY, PricePath, PricePaths
 from sim.message import Message
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import Place, ValidationIssue
 from sim.scenario.sections import Everything, Section
 from sim.spec import Spec
+from sim.validation import Place, ValidationIssue
 
 IN_PLACE_OF = {"hardware": "price_decline_per_year", "rent": "rental_decline_per_year"}
 """Price -> key of `plan` that its path replaces."""

@@ -15,11 +15,11 @@ from sim.message import Message
 from sim.rng import largest_scale
 from sim.scenario.experiment import Experiment
 from sim.scenario.reading.distribution import MonteCarloDraws
-from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean, dotted
 from sim.scenario.reading.layers import descend, place_of
 from sim.scenario.sections import Everything, Section, sections_of
 from sim.scenario.sweep import BOOKKEEPING, as_data, at_point
 from sim.spec import Spec
+from sim.validation import Place, ValidationIssue, did_you_mean, dotted
 
 SensitivityMetric = Literal["usd_per_million_output_tokens", "ttft_s_p95", "tpot_s_p95"]
 Contradictions = Callable[[str, Place, float], Iterator[ValidationIssue]]

@@ -19,10 +19,10 @@ from sim.memory.lora import LoraAdapters
 from sim.message import Message, first_line
 from sim.routing.kv_transfer import KvTransfer
 from sim.scenario.experiment import Experiment
-from sim.scenario.reading.errors import Place, ValidationIssue, did_you_mean
 from sim.scenario.reading.layers import entries, unknown_ids, unknown_offers, unknown_prices, value_at
 from sim.scenario.sections import Section
 from sim.spec import Count, Fraction, NonNegative, Number, Positive, Spec, WholeNumber
+from sim.validation import Place, ValidationIssue, did_you_mean
 from sim.yamlio import dump_line
 
 Label = Annotated[str, Field(min_length=1)]
