@@ -123,7 +123,7 @@ def publisher(source: str) -> str:
 
 def judged(row: BenchRow) -> bool:
     """Return whether the row counts in docs/fidelity.md: scored, trusted, its load stated, no replay."""
-    known = row.trust in ("A", "B") and not row.spec_decode and not load_unstated(row)
+    known = row.trust in ("A", "B") and not row.spec_decode and not load_unstated(row) and not model_unstated(row)
     return row.use == "score" and row.load != "trace" and known
 
 
@@ -136,6 +136,15 @@ def load_unstated(row: BenchRow) -> bool:
     """
     script = row.source_key == "inferencex" and row.engine == "vLLM" and row.gpu.startswith("H100")
     return script and "gpt-oss" in row.model_family and row.concurrency == UNSTATED_CLIENTS
+
+
+def model_unstated(row: BenchRow) -> bool:
+    """Return whether *row* ran another model than its column says.
+
+    Anyscale's result files have the client's tokenizer as `model_id` (prefill_decode/run_bm.sh, 04ba8ab), gpt-oss-120b.
+    The folder of these runs is named after a model of 32B, and their tokens take three times as long as the others'.
+    """
+    return row.source_key == "anyscale" and row.id.startswith("any_qwen32b")
 
 
 def simulated(row: BenchRow) -> bool:

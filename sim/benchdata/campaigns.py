@@ -180,6 +180,8 @@ class CampaignFact(Sourced):
     """True if only the rate limited the client; `concurrency` is then the observed maximum in flight."""
     attention_dp: bool | None = None
     """True if attention was data parallel and experts were spread over all GPUs."""
+    replica_routing: str = ""
+    """Routing policy among `dp` independent replicas behind one address, in place of data-parallel ranks."""
     expert_parallel: bool | None = None
     """True if each GPU held whole experts, False if GPUs shared all experts, regardless of `ep`."""
     layers_in_turn: bool | None = None
@@ -281,6 +283,7 @@ class CampaignSetup:
     n_gpus: int = 1
     dp: int = 1
     ep: int = 1
+    replica_routing: str = ""
     layers_in_turn: bool = False
     cold_start: bool = False
     isl: float | None = None
@@ -378,6 +381,7 @@ class Campaigns(Spec):
             n_gpus=gpus,
             dp=gpus if attention_dp else row.dp,
             ep=gpus if expert_parallel else 1 if expert_parallel is False else min(row.ep or 1, gpus),
+            replica_routing=_last_known(fact.replica_routing or None for fact in facts) or "",
             layers_in_turn=bool(_last_known(fact.layers_in_turn for fact in facts)),
             cold_start=bool(_last_known(fact.cold_start for fact in facts)),
             isl=isl and isl * (_last_known(fact.prompt_factor for fact in facts) or 1.0),

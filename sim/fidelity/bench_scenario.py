@@ -176,6 +176,8 @@ def case_of(row: BenchRow, catalog: Catalog, campaigns: Campaigns) -> BenchCase:
         "requests": "none",
         "fleets": [{"name": "measured", "pools": [_pool(row, names, setup, lengths)]}],
     }
+    if setup.replica_routing:
+        data["fleets"][0]["routing"] = {"policy": setup.replica_routing}
     if drafts is not None:
         data["fleets"][0]["pools"][0]["batching"]["speculative"] = drafts
     return BenchCase(row, names, setup, data, wanted, count, tuple(notes))
@@ -235,7 +237,8 @@ def _pool(row: BenchRow, names: Names, setup: CampaignSetup, lengths: dict[str, 
         "link": names.link,
         "tensor_parallel_size": tp,
         "pipeline_parallel_size": pp,
-        "data_parallel_size": dp,
+        "data_parallel_size": 1 if setup.replica_routing else dp,
+        "replicas": dp if setup.replica_routing else 1,
         "enable_expert_parallel": experts and names.model.moe is not None,
         "steptime": {"model": "roofline", **host_of(row, setup)},
     } | ({"server": setup.server} if setup.server else {})

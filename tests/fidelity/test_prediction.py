@@ -63,6 +63,12 @@ def test_a_client_that_is_not_sent_the_first_token_waits_for_the_second() -> Non
     assert found["tpot_mean_ms"] == pytest.approx(10)
 
 
+def test_replicas_behind_a_router_are_no_data_parallel_ranks() -> None:
+    fleet = case_of(replace(ROW, source_key="anyscale", n_gpus=4, tp=2, dp=2), CATALOG, CAMPAIGNS).data["fleets"][0]
+    assert fleet["routing"] == {"policy": "power_of_two"}
+    assert (fleet["pools"][0]["replicas"], fleet["pools"][0]["data_parallel_size"]) == (2, 1)
+
+
 def test_drafts_are_simulated_where_it_is_known_how_many_hold() -> None:
     row = replace(ROW, gpu="rtx-3090", model="mistral-7b-v0.3", source_key="rig3090", spec_decode="ngram")
     told = case_of(replace(row, id="r39_tli-synth-ext/mistral7b--ngram-k4/code/c8"), CATALOG, CAMPAIGNS)
