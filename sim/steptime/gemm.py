@@ -214,7 +214,8 @@ def _expert_product(matrix: Matrix, rates: GpuRates) -> MatrixProduct:
     """Return the grouped products over the routed experts, one per layer, spread evenly over the ranks.
 
     With expert parallelism, tokens come from all data-parallel ranks; if the batch does not state their number, the
-    other ranks are assumed to have equal batches. All experts are selected equally often.
+    other ranks are assumed to have equal batches. All experts are selected equally often. Tensor parallelism divides
+    the inner width alone: every rank moves the hidden states of all tokens to and from their experts.
     """
     inputs, moe = rates.inputs, rates.inputs.model.moe
     assert moe is not None  # only a mixture of experts has expert matrices
@@ -222,13 +223,16 @@ def _expert_product(matrix: Matrix, rates: GpuRates) -> MatrixProduct:
     weights = matrix.inputs * matrix.outputs
     peak_s = moe.experts_per_token * FLOP_PER_WEIGHT * weights / rates.peak_flops(matrix) / ranks
     weight_s = moe.experts * rates.weight_bytes(matrix) / ranks / rates.bytes_per_s
-    activations = moe.experts_per_token * (matrix.inputs + matrix.outputs) / ranks
+    rows, columns = float(matrix.inputs), float(matrix.outputs)
+    if not inputs.spreads_experts:
+        rows, columns = split_shape(matrix, inputs.model, ranks)
+    moved = moe.experts_per_token * (rows + columns) / (ranks if inputs.spreads_experts else 1)
     return MatrixProduct(
         count=matrix.count / moe.experts,
         compute_s_per_token=peak_s / rates.compute_efficiency * rates.compute_time_factor(matrix),
         peak_s_per_token=peak_s,
         weight_s=weight_s * rates.weight_time_factor(matrix),
-        activation_s_per_token=ACTIVATION_BYTES * activations / rates.bytes_per_s,
+        activation_s_per_token=ACTIVATION_BYTES * moved / rates.bytes_per_s,
         exponent=ADDED,
         tokens_factor=tokens_factor,
         touch_probability=moe.experts_per_token / moe.experts,

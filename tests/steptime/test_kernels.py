@@ -35,6 +35,18 @@ def test_rates_are_those_of_the_products_and_within_the_datasheet(build, model: 
         assert one.prefill_flops == pytest.approx(flop / product.compute_s_per_token)
 
 
+def test_tensor_parallel_ranks_move_all_hidden_states_of_their_experts_and_expert_parallel_ranks_their_own(build) -> None:
+    def moved(**layout: object) -> float:
+        inputs = build("deepseek-v3", "h200-141gb-sxm", "nvlink4-nvswitch", **layout).inputs
+        rates = GpuRates.of(inputs)
+        experts = [product_of(one, rates) for one in matrices(inputs.model) if one.role == "expert"]
+        return sum(one.activation_s_per_token for one in experts) * rates.bytes_per_s
+
+    hidden, width, chosen = 7168, 2048, 8
+    assert moved(tp=8) == pytest.approx(2 * chosen * (2 * hidden + 3 * width / 8))
+    assert moved(tp=8, ep=True) == pytest.approx(2 * chosen * (2 * hidden + 3 * width) / 8)
+
+
 def test_measured_kernels_keep_within_the_dense_peak_and_gain_with_tokens() -> None:
     rates: dict[tuple[object, ...], list[float]] = {}
     for one in MEASURED:
