@@ -2,10 +2,11 @@
 
     python -m benchmarks.fit.kernel_rates <aiconfigurator>/aic-core/src/aiconfigurator_core/systems/data
 
-A row is a card, an engine with release, a format and a number of tokens; the rate is the median over shapes, of dense
-products with both sides from 2,048 to 32,768, and of grouped products over whole experts split over at most four GPUs.
-The newest release of an engine that timed five such shapes of the format counts. The last column is the rate F of
-arithmetic alone, from the two largest batches m of the table: 1/rate = 1/F + c/m.
+A row is a card, an engine with release, a format, a kernel and a number of tokens; of several kernels the most timed is
+first. The rate is the median over shapes, of dense products with both sides from 2,048 to 32,768, and of grouped
+products over whole experts split over at most four GPUs. The newest release of an engine that timed five such shapes of
+the format counts. The last column is the rate F of arithmetic alone, from the two largest batches m of the table:
+1/rate = 1/F + c/m.
 """
 
 import re
@@ -34,13 +35,15 @@ LEAST_SHAPES = 5
 def main(tables: Path, out: Path = Path("data/kernels/measured.csv")) -> None:
     """Write the table to *out*."""
     found = [
-        [gpu, ENGINES[engine.name], release, FORMATS[format], kind == "moe", tokens, rows["kernel_source"].mode()[0],
-         f"{_flops(rows, kind).median():.4g}", len(rows), _arithmetic(rows_of_format, kind)]
+        [gpu, ENGINES[engine.name], release, FORMATS[format], kind == "moe", tokens, kernel,
+         f"{_flops(rows, kind).median():.4g}", len(rows), _arithmetic(of_kernel, kind)]
         for card, gpu in CARDS.items() for kind in ("gemm", "moe")
         for engine in sorted((tables / card / kind).glob("*")) if engine.name in ENGINES
         for format, (release, rows_of_format) in _newest(engine, kind).items()
+        for kernel in rows_of_format["kernel_source"].value_counts().index
+        for of_kernel in [rows_of_format[rows_of_format["kernel_source"] == kernel]]
         for tokens in TOKENS
-        if len(rows := _large(rows_of_format, kind, tokens)) >= LEAST_SHAPES
+        if len(rows := _large(of_kernel, kind, tokens)) >= LEAST_SHAPES
     ]  # fmt: skip
     names = ["gpu", "engine", "release", "format", "experts", "tokens", "kernel", "flops", "shapes", "arithmetic_flops"]
     pd.DataFrame(found, columns=names).to_csv(out, index=False)

@@ -155,6 +155,8 @@ class CampaignFact(Sourced):
     """Configured number of tokens per streamed message."""
     fp8_gemm_backend: str = ""
     """Configured kernel of dense products in fp8 by blocks (SGLang)."""
+    moe_backend: str = ""
+    """Configured kernels of products over experts."""
     sorts_logits: bool | None = None
     """True if requests used top-p, for which the engine sorted all logits."""
     penalizes_logits: bool | None = None
@@ -257,6 +259,7 @@ class CampaignSetup:
     graph_tokens: int | None = None
     stream_interval: int = 1
     fp8_gemm_backend: str = ""
+    moe_backend: str = ""
     chat_template: bool = False
     prefix_caching: bool | None = None
     chunked_prefill: bool = False
@@ -355,6 +358,7 @@ class Campaigns(Spec):
             graph_tokens=_last_known(fact.graph_tokens for fact in facts),
             stream_interval=_last_known(fact.stream_interval for fact in facts) or 1,
             fp8_gemm_backend=_last_known(fact.fp8_gemm_backend or None for fact in facts) or "",
+            moe_backend=_last_known(fact.moe_backend or None for fact in facts) or "",
             chat_template=bool(_last_known(fact.chat_template for fact in facts)),
             prefix_caching=_last_known(fact.prefix_caching for fact in facts),
             chunked_prefill=bool(_last_known(fact.chunked_prefill for fact in facts)),

@@ -181,12 +181,18 @@ class DenseKernel(Spec):
 
 
 class FastExperts(Spec):
-    """Format whose grouped products the engine runs with faster kernels on B200, B300 and related cards."""
+    """Faster kernels of a format's grouped products over experts, on B200, B300 and related cards."""
 
     kernel: str
     """Id of the format's kernel, in data/kernels."""
     versions: str
     """Releases with the faster kernels."""
+    backend: str
+    """Value of `moe_backend` that chooses them."""
+    default: bool = False
+    """True if the engine chooses them where the server states no backend, or auto."""
+    measured_as: str = ""
+    """Column `kernel` in kernels/measured.csv, if the engine's other kernels of the format were measured as well."""
     factor: Value
     """Factor on the time of the products' arithmetic."""
 

@@ -289,6 +289,7 @@ def host_of(row: BenchRow, setup: CampaignSetup) -> dict[str, bool | int | str |
         "graph_tokens": setup.graph_tokens,
         "stream_interval": setup.stream_interval,
         "fp8_gemm_backend": setup.fp8_gemm_backend or None,
+        "moe_backend": setup.moe_backend or None,
     }
 
 

@@ -144,6 +144,8 @@ class RooflineInputs:
     """Tokens between the sizes of CUDA graphs, a power of two; below it graphs have sizes of 1, 2, 4, ... tokens."""
     lanes_stretch: float = 1.0
     """Link's rate over that of the narrowest PCIe lanes that the GPUs share; at least 1."""
+    moe_backend: str | None = None
+    """Kernels of experts that the server states (`Roofline.moe_backend`); None: the engine's default ones."""
     reached: Mapping[str, Value] = field(default_factory=dict)
     """Fraction of the dense peak that the engine's kernels reach alone, by part of the model (`kernels.Part`): no
     product of a server computes faster. Empty: not limited."""
@@ -216,11 +218,25 @@ class RooflineInputs:
         return self._for_format(known_overheads(self.engine).slow_products) if self.server_blackwell else None
 
     @property
-    def fast_experts(self) -> Value | None:
-        """Factor of the engine's faster expert kernels for this format on this card; None: no faster kernels."""
-        return self._for_format(known_overheads(self.engine).fast_experts) if self.server_blackwell else None
+    def fast_kernel(self) -> FastExperts | None:
+        """Faster expert kernels that the server runs for this format on this card; None: the usual ones."""
+        known = known_overheads(self.engine).fast_experts if self.server_blackwell else ()
+        unstated = (self.moe_backend or "auto").lower() == "auto"
+        return next(
+            (
+                one
+                for one in known
+                if one.kernel == self.kernel.id and (one.default if unstated else one.backend == self.moe_backend)
+            ),
+            None,
+        )
 
-    def _for_format(self, known: Iterable[SlowWeights | SlowProducts | FastExperts]) -> Value | None:
+    @property
+    def fast_experts(self) -> Value | None:
+        """Factor of the server's faster expert kernels; None: no faster kernels."""
+        return self.fast_kernel.factor if self.fast_kernel else None
+
+    def _for_format(self, known: Iterable[SlowWeights | SlowProducts]) -> Value | None:
         return next((one.factor for one in known if one.kernel == self.kernel.id), None)
 
     @property

@@ -165,7 +165,10 @@ def _basis(inputs: RooflineInputs, matrix: Matrix, own: bool, rates: GpuRates) -
 def _measured_alone(
     inputs: RooflineInputs, part: Part, own: bool, compute: ComputeType, measured: Sequence[MeasuredKernel]
 ) -> tuple[MeasuredKernel, ...]:
-    """Return the rows for this kernel and engine: on this card, else on the first card of the same architecture."""
+    """Return the rows for this kernel and engine: on this card, else on the first card of the same architecture.
+
+    Of several kernels of the engine the table lists the one with most shapes first.
+    """
     format = MEASURED_FORMATS.get(inputs.kernel.id) if own else {"fp16": "bf16", "fp8": "fp8"}.get(compute)
     if (chosen := _chosen(inputs, part)) is not None:
         format = chosen.measured_as
@@ -173,9 +176,12 @@ def _measured_alone(
         format = BLOCKS
     wanted = format, part == "experts", inputs.engine_family
     known = [one for one in measured if (one.format, one.experts, one.engine) == wanted]
+    if part == "experts" and inputs.fast_kernel is not None and inputs.fast_kernel.measured_as:
+        known = [one for one in known if one.kernel == inputs.fast_kernel.measured_as]
     card = next((one.gpu for one in known if one.gpu == inputs.gpu.id), None)
     card = card or next((one.gpu for one in known if one.architecture == inputs.gpu.architecture), None)
-    return tuple(one for one in known if one.gpu == card)
+    on_card = [one for one in known if one.gpu == card]
+    return tuple(one for one in on_card if one.kernel == on_card[0].kernel)
 
 
 @lru_cache(maxsize=4)

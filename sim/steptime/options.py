@@ -22,6 +22,29 @@ Fp8GemmBackend = Literal[
     "aiter",
 ]
 """Values of SGLang's --fp8-gemm-backend, 0.5.5 to 0.5.23 (srt/server_args.py)."""
+MoeBackend = Literal[
+    "auto",
+    "deep_gemm",
+    "triton",
+    "triton_kernel",
+    "flashinfer_trtllm",
+    "flashinfer_cutlass",
+    "flashinfer_mxfp4",
+    "flashinfer_cutedsl",
+    "cutlass",
+    "marlin",
+    "aiter",
+    "AUTO",
+    "CUTLASS",
+    "CUTEDSL",
+    "WIDEEP",
+    "TRTLLM",
+    "DEEPGEMM",
+    "VANILLA",
+    "TRITON",
+]
+"""Values of SGLang's --moe-runner-backend (srt/server_args.py, 0.5.5 to 0.5.9), vLLM's --moe-backend (config/kernel.py)
+and TensorRT-LLM's moe_config.backend (llmapi/llm_args.py, 1.2)."""
 
 
 class Roofline(Spec):
@@ -54,6 +77,10 @@ class Roofline(Spec):
     fp8_gemm_backend: Fp8GemmBackend | None = None
     """Kernel of dense products in fp8 by blocks (SGLang's --fp8-gemm-backend); kernels that the engine's
     `dense_kernels` lack are computed as its default one; None: the default one."""
+    moe_backend: MoeBackend | None = None
+    """Kernels of products over experts: SGLang's --moe-runner-backend, vLLM's --moe-backend, TensorRT-LLM's
+    moe_config.backend. Kernels that the engine's `fast_experts` lack are computed as its usual ones; None: the engine
+    chooses."""
 
     def values(self, coefficients: StepTimeCoefficients) -> dict[str, Value]:
         """Return the coefficients that the selected options use, by name in data/steptime.yaml."""

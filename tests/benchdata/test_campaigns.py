@@ -65,6 +65,7 @@ def test_which_rows_a_fact_speaks_of(match: dict[str, object], row: BenchRow, ho
 def test_settings_of_a_campaign_fill_empty_cells_of_a_row() -> None:
     told = {"kv_dtype": "fp8", "engine_version": "0.11", "max_num_batched_tokens": 2048, "scheduler_recv_interval": 10}
     told |= {"stream_interval": 20, "enable_mixed_chunk": True, "cold_start": True, "fp8_gemm_backend": "triton"}
+    told |= {"moe_backend": "TRTLLM"}
     told |= {"warmup_per_client": 2}
     setup = campaigns(told).setup(ROW)
     assert {name: getattr(setup, name) for name in told} == told

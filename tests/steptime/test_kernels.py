@@ -35,7 +35,7 @@ def test_rates_are_those_of_the_products_and_within_the_datasheet(build, model: 
         assert one.prefill_flops == pytest.approx(flop / product.compute_s_per_token)
 
 
-def test_tensor_parallel_ranks_move_all_hidden_states_of_their_experts_and_expert_parallel_ranks_their_own(build) -> None:
+def test_tensor_parallel_ranks_move_all_hidden_states_of_experts_and_expert_parallel_ranks_theirs(build) -> None:
     def moved(**layout: object) -> float:
         inputs = build("deepseek-v3", "h200-141gb-sxm", "nvlink4-nvswitch", **layout).inputs
         rates = GpuRates.of(inputs)
@@ -51,7 +51,7 @@ def test_measured_kernels_keep_within_the_dense_peak_and_gain_with_tokens() -> N
     rates: dict[tuple[object, ...], list[float]] = {}
     for one in MEASURED:
         assert one.flops <= 1.05 * peak_flops(CATALOG.gpu(one.gpu), ARITHMETIC[one.format])
-        rates.setdefault((one.gpu, one.engine, one.format, one.experts), []).append(one.flops)
+        rates.setdefault((one.gpu, one.engine, one.format, one.experts, one.kernel), []).append(one.flops)
     assert len(rates) > 100
     assert all(found[0] < found[-1] for found in rates.values())
 
@@ -105,6 +105,20 @@ def test_a_server_may_choose_the_dense_kernel_of_blocks_on_server_blackwell(buil
     for card, weights in (("h100-80gb-sxm", "fp8-block"), ("b200-180gb-sxm", "fp8")):
         assert rate(card, own.backend, weights) == rate(card, "", weights)
     assert rate("b200-180gb-sxm", "deep_gemm") == rate("b200-180gb-sxm", "") > 2 * own.reached.value
+
+
+def test_the_experts_of_a_stated_backend_are_limited_by_its_own_kernel(build) -> None:
+    engine = CATALOG.engine("tensorrt-llm")
+    (fast,) = engine.overheads.fast_experts
+    inputs = build("deepseek-v3", "b200-180gb-sxm", "nvlink5-nvswitch").inputs
+    inputs = replace(inputs, engine=engine, quantization=CATALOG.quantization("nvfp4"), kernel=CATALOG.kernel("nvfp4"))
+    alone = {}
+    for backend in (None, "CUTLASS", fast.backend):
+        stated = replace(inputs, moe_backend=backend)
+        rate = next(one for one in kernel_rates(stated, MEASURED) if one.part == "experts")
+        alone[backend] = {one.kernel for one in rate.measured}
+        assert (alone[backend] == {fast.measured_as}) == (backend == fast.backend)
+    assert alone[None] == alone["CUTLASS"]
 
 
 def kernels_on(build, model: str, card: str, engine: str, weights: str):

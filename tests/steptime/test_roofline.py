@@ -568,19 +568,22 @@ def test_dense_products_of_a_format_take_longer_in_an_engine_on_server_blackwell
 def test_faster_kernels_for_experts_count_for_their_format_on_server_blackwell_from_their_release_on(build, engine):
     half = engine.overheads.moe_layer_factor.model_copy(update={"value": 0.5})
 
-    def longer(card, version, kernel="k"):
-        fast = FastExperts(kernel=kernel, versions="0.5.8 to 0.5.99", factor=half)
+    def longer(card, version, kernel="k", default=True, stated=None):
+        fast = FastExperts(kernel=kernel, versions="0.5.8 to 0.5.99", factor=half, backend="fast", default=default)
         overheads = engine.overheads.model_copy(update={"fast_experts": (fast,)})
         own = at_version(engine.model_copy(update={"overheads": overheads}), version)
         one = build("mixtral-8x7b", card)
-        return (
-            RooflineStepTime(one.spec, replace(one.inputs, engine=own)).leap(prompt(8192)).first_s
-            / one.leap(prompt(8192)).first_s
-        )
+        changed = RooflineStepTime(one.spec, replace(one.inputs, engine=own, moe_backend=stated))
+        return changed.leap(prompt(8192)).first_s / one.leap(prompt(8192)).first_s
 
-    assert longer("b200-180gb-sxm", (0, 5, 9)) < 0.7
+    faster = longer("b200-180gb-sxm", (0, 5, 9))
+    assert faster < 0.7
     assert longer("b200-180gb-sxm", (0, 5, 7)) == longer("h100-80gb-sxm", (0, 5, 9)) == 1
     assert longer("b200-180gb-sxm", (0, 5, 9), "another") == 1
+    for default, stated, factor in (
+        (True, "AUTO", faster), (True, "slow", 1), (False, None, 1), (False, "auto", 1), (False, "fast", faster),
+    ):  # fmt: skip
+        assert longer("b200-180gb-sxm", (0, 5, 9), default=default, stated=stated) == factor
 
 
 def test_weights_of_a_format_are_read_more_slowly_on_graphics_cards_of_blackwell_until_a_release_mends_it(

@@ -130,6 +130,7 @@ def roofline_inputs(pool: BoundPool, catalog: Catalog) -> RooflineInputs:
         graph_size_multiple=graph_size_multiple(pool.engine, pool.gpu),
         lanes_stretch=lanes_stretch(pool, catalog),
         network=network_of(pool, catalog),
+        moe_backend=getattr(pool.steptime, "moe_backend", None),
     )
     if pool.engine.overheads is None:
         return inputs

@@ -100,6 +100,8 @@ def test_a_deployment_read_back_is_the_same_plan(tmp_path: Path, name: str, inde
         ("sglang", {"cuda_graphs": False, "stream_interval": 8}, "--disable-cuda-graph --stream-interval=8"),
         ("sglang", {"graph_tokens": 2048, "cuda_graphs": True}, ""),
         ("sglang", {"fp8_gemm_backend": "flashinfer_trtllm"}, "--fp8-gemm-backend=flashinfer_trtllm"),
+        ("sglang", {"moe_backend": "triton"}, "--moe-runner-backend=triton"),
+        ("vllm", {"moe_backend": "cutlass"}, "--moe-backend=cutlass"),
     ],
 )
 def test_options_of_the_step_time_are_read_back(
