@@ -169,8 +169,12 @@ def _values(requests: Sequence[Request], name: str) -> Iterator[Any]:
 
 
 def options_of(requests: Sequence[Request]) -> Collection[RequestOptions]:
-    """Return the distinct options of *requests*; those that are all at their defaults may be left out."""
+    """Return the distinct options of *requests*, without those that all others share: the defaults."""
     if isinstance(requests, RequestColumns):
         return requests.options.values()
     every = list(_values(requests, "options"))
-    return dict(zip(map(id, every), every, strict=True)).values()
+    if {id(DEFAULT_OPTIONS)}.issuperset(map(id, every)):
+        return ()
+    found = dict(zip(map(id, every), every, strict=True))
+    found.pop(id(DEFAULT_OPTIONS), None)
+    return found.values()

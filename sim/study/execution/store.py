@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from operator import attrgetter
@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from sim.case.result import CaseResult
 from sim.cost.ledger import LedgerRow
-from sim.fleet.request_columns import column, options_of, texts
+from sim.fleet.request_columns import column, texts
 from sim.infile import opened
 from sim.message import Message
-from sim.records import Interval, Request
+from sim.records import ONLY_SERVICE, Interval, Request, RequestOptions
 from sim.scenario.resolving.resolved import CasePlan
 from sim.scenario.sweep import Case
 from sim.study.execution.durable import DamagedFile, atomic_folder, check_folder, warn_of
@@ -210,14 +211,17 @@ def requests_table(run: MeasuredRun | None) -> pa.Table:
     requests: Sequence[Request] = result.log.requests if result else []
     count = len(requests)
     cohort = run.cohort if run else None
-    pools = [result.plan.pools[p].name for p in result.log.pool_of_replica] if result else []
+    options = run.options if run else ()
+    pools = [*(result.plan.pools[p].name for p in result.log.pool_of_replica), ""] if result else [""]
+    names = list(dict.fromkeys(pools))
+    pool_of = np.array([names.index(name) for name in pools])
     costs = result.request_nano_usd if result else None
-    replicas = column(requests, "replica", np.int32).tolist()
+    replicas = run.replicas if run else np.zeros(0, np.int32)
     table = pa.table(
         {
-            "request": pa.array(range(count), pa.int64()),
-            "service": pa.array(texts(requests, "service"), pa.string()).dictionary_encode(),
-            "pool": pa.array([pools[one] if one >= 0 else "" for one in replicas], pa.string()).dictionary_encode(),
+            "request": pa.array(np.arange(count), pa.int64()),
+            "service": _words(requests, "service") if options else _encoded(np.zeros(count, int), [ONLY_SERVICE]),
+            "pool": _encoded(pool_of[replicas], names),
             "replica": pa.array(replicas, pa.int32()),
             "priority": _numbers(requests, "priority"),
             "measured": pa.array(cohort.measured.astype("int8") if cohort else [], pa.int8()),
@@ -225,15 +229,17 @@ def requests_table(run: MeasuredRun | None) -> pa.Table:
             "started_s": _dates(cohort.started_s if cohort else []),
             "first_token_s": _dates(cohort.first_token_s if cohort else []),
             "finished_s": _dates(cohort.finished_s if cohort else []),
-            **{
-                name: _numbers(requests, name)
-                for name in ("prompt_tokens", "output_tokens", "cached_tokens", "preemptions")
-            },
+            "prompt_tokens": pa.array(cohort.prompt_tokens if cohort else [], pa.int64()),
+            "output_tokens": pa.array(cohort.output_tokens if cohort else [], pa.int64()),
+            "cached_tokens": _numbers(requests, "cached_tokens"),
+            "preemptions": _numbers(requests, "preemptions"),
             "slo_met": pa.array(run.within_limits.astype("int8") if run else [], pa.int8()),
-            "status": pa.array(texts(requests, "status"), pa.string()).dictionary_encode(),
+            "status": _words(requests, "status")
+            if options or cohort is None
+            else _encoded(~cohort.finished, ["finished", "unfinished"]),
         }
     )
-    table = _with_sessions(table, requests)
+    table = _with_sessions(table, requests, options)
     if result and result.plan.may_retry:
         table = table.append_column("attempts", pa.array([r.attempts for r in requests], pa.int32()))
     if result and result.plan.kv_transfer is not None:
@@ -249,12 +255,12 @@ def no_requests() -> pa.Table:
     return requests_table(None)
 
 
-def _with_sessions(table: pa.Table, requests: Sequence[Request]) -> pa.Table:
+def _with_sessions(table: pa.Table, requests: Sequence[Request], options: Collection[RequestOptions]) -> pa.Table:
     """Return *table* with the columns tenant, adapter, session and turn, each only where some request has one."""
     for name in ("tenant", "adapter"):
-        if any(getattr(one, name) for one in options_of(requests)):
+        if any(getattr(one, name) for one in options):
             table = table.append_column(name, pa.array(texts(requests, name), pa.string()))
-    if any(one.session for one in options_of(requests)):
+    if any(one.session for one in options):
         table = table.append_column("session", pa.array([r.session for r in requests], pa.string()))
         turns = pa.array([r.turn if r.session else None for r in requests], pa.int64())
         table = table.append_column("turn", turns)
@@ -270,6 +276,18 @@ def _with_costs(table: pa.Table, requests: Sequence[Request], costs: Sequence[in
         table = table.append_column(VISITS, pa.array(visits))
     usd = [amount / NANO_PER_USD for amount in costs] if costs is not None else [None] * len(requests)
     return table.append_column("cost_usd", pa.array(usd, pa.float64()))
+
+
+def _words(requests: Sequence[Request], name: str) -> pa.DictionaryArray:
+    """Return the column of the text *name* of *requests*."""
+    return pa.array(texts(requests, name), pa.string()).dictionary_encode()
+
+
+def _encoded(places: NDArray[Any], names: Sequence[str]) -> pa.DictionaryArray:
+    """Return the column of the name at each of *places*, with the bytes that `_words` has for these texts."""
+    found = pa.array(places.astype(np.int32)).dictionary_encode()
+    words = [names[place] for place in found.dictionary.to_pylist()]
+    return pa.DictionaryArray.from_arrays(found.indices, pa.array(words, pa.string()))
 
 
 def _numbers(requests: Sequence[Request], name: str) -> pa.Array:

@@ -54,12 +54,12 @@ INDEPENDENT = normal_quantile(0.95)
 
 def mean_half_width(series: Floats) -> float | None:
     """Return half of the 95 % interval of the mean of *series*, in order of time; None where it cannot be estimated."""
-    return half_widths(series, ())[0]
+    return _mean_half_width(series, _draws(series))
 
 
 def percentile_half_width(series: Floats, percent: float) -> float | None:
     """Return half of the 95 % interval of the percentile *percent* of *series*; None where it cannot be estimated."""
-    return half_widths(series, (percent,))[1]
+    return _percentile_half_widths(series, _draws(series), (percent,))[0]
 
 
 def half_widths(series: Floats, percents: Sequence[float]) -> list[float | None]:
@@ -68,27 +68,43 @@ def half_widths(series: Floats, percents: Sequence[float]) -> list[float | None]
     None where an interval cannot be estimated. That of the share of observations up to a percentile is turned into one
     of observations; the half-width is its longer side.
     """
-    draws = independent_draws(series) if np.isfinite(series).all() else 0.0
-    if draws < LEAST_DRAWS:
-        return [None] * (1 + len(percents))
-    return [_mean_half_width(series, draws), *(_percentile_half_width(series, draws, percent) for percent in percents)]
+    draws = _draws(series)
+    return [_mean_half_width(series, draws), *_percentile_half_widths(series, draws, percents)]
+
+
+def _draws(series: Floats) -> float:
+    """Return the `independent_draws` of *series*; 0 where a value is infinite."""
+    return independent_draws(series) if np.isfinite(series).all() else 0.0
 
 
 def _mean_half_width(series: Floats, draws: float) -> float | None:
-    two_values = series.size and bool(((series == series.min()) | (series == series.max())).all())
-    rarer = min(share := float((series == series.max()).mean()), 1 - share) if two_values else 1.0
+    if draws < LEAST_DRAWS:
+        return None
+    highest = series == series.max()
+    two_values = bool((highest | (series == series.min())).all())
+    rarer = min(share := float(highest.mean()), 1 - share) if two_values else 1.0
     return _half_width(series, draws, LEAST_IN_TAIL / rarer if rarer else np.inf)
 
 
-def _percentile_half_width(series: Floats, draws: float, percent: float) -> float | None:
-    share = percent / 100
-    value = float(np.percentile(series, percent)) if series.size else 0.0
+def _percentile_half_widths(series: Floats, draws: float, percents: Sequence[float]) -> list[float | None]:
+    if draws < LEAST_DRAWS:
+        return [None] * len(percents)
+    values = np.percentile(series, percents).tolist()
+    ends = [_ends(series, draws, percent / 100, value) for percent, value in zip(percents, values, strict=True)]
+    found = [(place, one) for place, one in enumerate(ends) if one is not None]
+    halves: list[float | None] = [None] * len(percents)
+    if found:
+        places, shares = zip(*found, strict=True)
+        for place, (low, high) in zip(places, np.quantile(series, shares).tolist(), strict=True):
+            halves[place] = max(values[place] - low, high - values[place])
+    return halves
+
+
+def _ends(series: Floats, draws: float, share: float, value: float) -> tuple[float, float] | None:
+    """Return the interval of the *share* of *series* up to *value*; None where it leaves the observations."""
     needed = LEAST_IN_TAIL / min(share, 1 - share)
     ends = share_interval(share, _half_width((series <= value).astype(float), draws, needed))
-    if ends is None or not 1 / series.size < ends[0] <= ends[1] < 1 - 1 / series.size:
-        return None
-    low, high = np.quantile(series, ends)
-    return float(max(value - low, high - value))
+    return ends if ends and 1 / series.size < ends[0] <= ends[1] < 1 - 1 / series.size else None
 
 
 def rate_half_width(times_s: Floats, amounts: Floats, start_s: float, end_s: float) -> float | None:
@@ -125,25 +141,28 @@ def independent_draws(series: Floats) -> float:
     if len(series) < LEAST_DRAWS:
         return 0.0
     # arrays as large as the series, which may be most of the memory, are few here
-    if _has_equal_neighbours(np.sort(series)):  # equal values have their mean rank
-        _, places, counts = np.unique(series, return_inverse=True, return_counts=True)
-        ranks = (np.cumsum(counts) - (counts - 1) / 2)[places]
-    else:
-        order, ranks = np.argsort(series), np.empty(len(series))
+    order = np.argsort(series)
+    ordered = series[order]
+    differs = ordered[1:] != ordered[:-1]
+    del ordered
+    ranks = np.empty(len(series))
+    if differs.all():
         for start in range(0, len(series), RANKS_AT_ONCE):
             part = order[start : start + RANKS_AT_ONCE]
             ranks[part] = np.arange(start + 1, start + len(part) + 1)
-        del order
+    else:  # equal values have their mean rank
+        starts = np.flatnonzero(np.append(True, differs))
+        counts = np.append(starts[1:], len(series)) - starts
+        ranks[order] = np.repeat(starts + (counts + 1) / 2, counts)
+    del order, differs
     spread = float(ranks.var())
     if spread == 0:
         return 0.0
     size = len(ranks) // BATCHES_OF_RANKS
     means = _batch_means(ranks, len(ranks) // size)
-    return len(ranks) / max(1.0, size * float(means.var(ddof=1)) * _inflation(means) / spread)
-
-
-def _has_equal_neighbours(values: Floats) -> bool:
-    return bool((values[1:] == values[:-1]).any())
+    _, squares = _deviations(means)
+    variance = squares / (len(means) - 1)
+    return len(ranks) / max(1.0, size * variance * _inflation(_lag_one(means, squares)) / spread)
 
 
 def _half_width(series: Floats, draws: float, least: float) -> float | None:
@@ -152,10 +171,19 @@ def _half_width(series: Floats, draws: float, least: float) -> float | None:
         return None
     for count in BATCHES:
         means = _batch_means(series, count)
-        if independent(means):
-            error = sqrt(float(means.var(ddof=1)) * _inflation(means) / count)
-            return _skewed_t(means) * error * (1 + SHORT_RUN / draws)
+        deviations, squares = _deviations(means)
+        correlation = _lag_one(means, squares)
+        if _is_noise(correlation, count):
+            variance = squares / (count - 1)
+            error = sqrt(variance * _inflation(correlation) / count)
+            return _skewed_t(deviations, sqrt(variance)) * error * (1 + SHORT_RUN / draws)
     return None
+
+
+def _deviations(means: Floats) -> tuple[Floats, float]:
+    """Return the deviations of *means* from their mean, and the sum of the squares."""
+    deviations = means - means.mean()
+    return deviations, float((deviations**2).sum())
 
 
 def _batch_means(series: Floats, count: int) -> Floats:
@@ -165,39 +193,44 @@ def _batch_means(series: Floats, count: int) -> Floats:
     return means
 
 
-def _inflation(means: Floats) -> float:
+def _inflation(correlation: float) -> float:
     """Return the factor of the variance of the mean of correlated batches, an autoregressive series of order one."""
-    correlation = min(max(_lag_one(means), 0.0), MOST_CORRELATED)
+    correlation = min(max(correlation, 0.0), MOST_CORRELATED)
     return (1 + correlation) / (1 - correlation)
 
 
-def _skewed_t(means: Floats) -> float:
-    """Return Student's t for the longer side of the interval of a skewed mean, adjusted as Willink does."""
-    count, t = len(means), student_t(len(means) - 1)
-    spread = float(means.std(ddof=1))
+def _skewed_t(deviations: Floats, spread: float) -> float:
+    """Return Student's t for the longer side of the interval of a skewed mean, adjusted as Willink does.
+
+    *deviations* are those of the batch means from their mean, and *spread* is their standard deviation.
+    """
+    count, t = len(deviations), student_t(len(deviations) - 1)
     if spread == 0:
         return t
-    third = float(((means - means.mean()) ** 3).sum()) * count / ((count - 1) * (count - 2))
+    third = float((deviations**3).sum()) * count / ((count - 1) * (count - 2))
     lean = abs(third) / spread**3 / (6 * sqrt(count))
     return t if lean < 1e-6 else max(abs(cbrt(1 + 6 * lean * (side - lean)) - 1) / (2 * lean) for side in (t, -t))
 
 
-def _lag_one(values: Floats) -> float:
+def _lag_one(values: Floats, squares: float) -> float:
     """Return the correlation of neighbours by von Neumann's ratio, whose mean is 0 where they are independent.
 
-    C = 1 - sum((x_i - x_i+1)^2) / (2 sum((x_i - mean)^2)).
+    C = 1 - sum((x_i - x_i+1)^2) / (2 squares), where *squares* is sum((x_i - mean)^2).
     """
-    spread = float(((values - values.mean()) ** 2).sum())
-    return 1 - float((np.diff(values) ** 2).sum()) / (2 * spread) if spread else 0.0
+    return 1 - float(((values[1:] - values[:-1]) ** 2).sum()) / (2 * squares) if squares else 0.0
 
 
 def independent(values: Floats) -> bool:
-    """Return whether neighbours among *values* are no more alike than any two of them, by von Neumann's ratio.
+    """Return whether neighbours among *values* are no more alike than any two of them, by von Neumann's ratio."""
+    return _is_noise(_lag_one(values, _deviations(values)[1]), len(values))
+
+
+def _is_noise(correlation: float, count: int) -> bool:
+    """Return whether *count* independent values often have a von Neumann's ratio as large as *correlation*.
 
     The ratio has the variance (n - 2) / (n^2 - 1) for independent values.
     """
-    count = len(values)
-    return bool(_lag_one(values) * ((count**2 - 1) / (count - 2)) ** 0.5 <= INDEPENDENT)
+    return bool(correlation * ((count**2 - 1) / (count - 2)) ** 0.5 <= INDEPENDENT)
 
 
 def rate_intervals(

@@ -7,9 +7,11 @@ from math import fsum
 import numpy as np
 
 from sim.case.result import CaseResult, results_by_service
-from sim.fleet.request_columns import RequestColumns, column, options_of
+from sim.fleet.request_columns import RequestColumns, column
 from sim.records import Batch, Interval, Meters
 from sim.scenario.resolving.resolved import CasePlan
+from sim.study.metrics.metric import MeasuredRun
+from sim.study.metrics.window_requests import WindowRequests
 
 SHORTAGE_SHARE = 0.05
 """Least share of the busy time in which a shortage must keep requests waiting to count as the bottleneck."""
@@ -35,41 +37,40 @@ LABELS = {
 }
 
 
-def limited_by(result: CaseResult) -> str:
+def limited_by(run: MeasuredRun) -> str:
     """Return the label of what limits the fleet's throughput.
 
     The first of these that applies: KV ports at CROWDED or above, API servers at CROWDED or above, the largest shortage
     (sequences, KV, token budget, adapter slots), `load` where replicas are mostly idle, the largest component of a
     step.
     """
-    totals = result.log.meters
+    totals = run.meters
     busy_s = sum(meters.busy_s for meters in totals)
-    start_s, end_s = result.window_s
     if busy_s == 0:
         return "load"
-    if kv_port_busy_fraction(result) >= CROWDED:
+    if kv_port_busy_fraction(run.result) >= CROWDED:
         return "kv transfer"
-    if _intake_utilisation(result) >= CROWDED:
+    if _intake_utilisation(run) >= CROWDED:
         return "api server"
     waited = {label: sum(getattr(m, name) for m in totals) / busy_s for name, label in LABELS.items()}
     worst = max(waited, key=lambda label: waited[label])
-    shares = step_share(result)
+    shares = run.once(step_share)
     shareable = sum(shares.get(cause, 0.0) for cause in ("memory", "overhead", "host"))
     short = waited[worst] >= SHORTAGE_SHARE
     if short and shareable >= SHAREABLE:
         return worst
-    if not short and busy_s < LIGHT_LOAD * len(totals) * (end_s - start_s):
+    if not short and busy_s < LIGHT_LOAD * len(totals) * (run.end_s - run.start_s):
         return "load"
     return max(shares, key=lambda cause: shares[cause]) if shares else "load"
 
 
-def _intake_utilisation(result: CaseResult) -> float:
+def _intake_utilisation(run: MeasuredRun) -> float:
     """Return the utilisation of the API servers by request intake, of the busiest pool [1].
 
     For one service in shared pools: the intake of its own requests only.
     """
-    start_s, end_s = result.window_s
-    pools, log = result.plan.pools, result.log
+    start_s, end_s = run.start_s, run.end_s
+    pools, log = run.plan.pools, run.log
     each_s = [pool.intake_s or pool.turn_s for pool in pools]
     if end_s <= start_s or not any(each_s):
         return 0.0
@@ -77,11 +78,11 @@ def _intake_utilisation(result: CaseResult) -> float:
     replicas, read = Counter(log.pool_of_replica), Counter[int]()
     came = "arrived_s" if isinstance(log.requests, RequestColumns) else "came_s"
     came_s = column(log.requests, came, float)
-    inside = column(log.requests, "replica", np.int32)[(came_s >= start_s) & (came_s < end_s)]
+    inside = run.replicas[(came_s >= start_s) & (came_s < end_s)]
     for replica, count in enumerate(np.bincount(inside[inside >= 0]).tolist()):
         if count:
             read[pool_of[replica]] += count
-    for options in options_of(log.requests):
+    for options in run.options:
         read.update(pool_of[visit.replica] for visit in options.left if start_s <= visit.came_s < end_s)
     # decode pools receive KV, not requests through the API server
     prompt_pools = [place for place, pool in enumerate(pools) if pool.role != "decode"]
@@ -107,17 +108,17 @@ def kv_port_busy_fraction(result: CaseResult) -> float:
     return sum(result.log.kv_sent_bytes.values()) / (min(sending, receiving, moving.between(pools)) * (end_s - start_s))
 
 
-def step_share(result: CaseResult) -> dict[str, float]:
+def step_share(run: MeasuredRun) -> dict[str, float]:
     """Return the share of each cause (memory, compute, overhead, ...) in the mean step; the shares add up to 1.
 
     The mean step with prompts and the mean step without are averaged over all replicas, weighted by their busy time.
     """
-    context = _mean_context(result)
+    context = _mean_context(run.cohort)
     seconds: dict[str, float] = {}
-    for index, meters in enumerate(result.log.meters):
+    for index, meters in enumerate(run.meters):
         if not meters.steps:
             continue
-        pool = result.plan.pools[result.log.pool_of_replica[index]]
+        pool = run.plan.pools[run.log.pool_of_replica[index]]
         for batch, busy_s in mean_batches(meters, context, pool.steptime.window):
             parts = pool.steptime.breakdown(batch)
             whole = sum(parts.values())
@@ -163,12 +164,11 @@ def availability(plan: CasePlan, intervals: Sequence[Interval]) -> float | None:
     return 1 - out_s / length_s if length_s else None
 
 
-def _mean_context(result: CaseResult) -> float:
+def _mean_context(cohort: WindowRequests) -> float:
     """Return the mean context of a decode step [tokens]: prompt plus half of the output, weighted by output length."""
-    requests = result.log.requests
-    if not requests:
+    prompts, outputs = cohort.prompt_tokens, cohort.output_tokens
+    if not outputs.size:
         return 0.0
-    prompts, outputs = (column(requests, name, np.int64) for name in ("prompt_tokens", "output_tokens"))
     # a single array of floats, which may be most of the memory; half of narrow numbers would be of 32 bits
     weighted = np.divide(outputs, 2, dtype=np.float64)
     weighted += prompts

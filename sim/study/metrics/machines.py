@@ -124,9 +124,9 @@ metric(
     "limited_by", "",
     "main bottleneck: the shortage that keeps requests waiting, or what the steps spend their time on",
     "bottleneck", average=Mode(),
-)(lambda run: limited_by(run.result))  # fmt: skip
+)(limited_by)  # fmt: skip
 of_machines = partial(figure, part="machines")
-of_machines("step_share")(lambda run: step_share(run.result))
+of_machines("step_share")(lambda run: run.once(step_share))
 use = partial(metric, group="use")
 use("batch_mean", "", "mean number of sequences in a step, weighted by busy time", sheet="mean batch")(
     lambda run: run.total("sequence_s") / busy_s if (busy_s := run.total("busy_s")) else 0.0

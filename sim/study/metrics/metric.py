@@ -4,7 +4,7 @@ The modules `requests`, `machines` and `bill` register their metrics here. The o
 report, the paired differences, the documentation and the stored figures of a case follow from the registrations.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sim.case.result import CaseResult
 from sim.cost.cost_plan import CostPlan
 from sim.cost.ledger import Ledger
-from sim.fleet.request_columns import texts
-from sim.records import Interval
+from sim.fleet.request_columns import column, options_of, texts
+from sim.records import Interval, RequestOptions
 from sim.study.metrics.averages import Average, Mean
 from sim.study.metrics.overload import Growth
 from sim.study.metrics.window_requests import PrefixHits, WindowRequests, prefix_hits
@@ -141,7 +141,18 @@ class MeasuredRun:
             raise ValueError(
                 "a metric that prices move rests on meters and bill alone: a case priced anew has no requests"
             )
-        return WindowRequests.of(self.log.requests, self.result.window_s, self.plan.horizon_s is None)
+        open_end = self.plan.horizon_s is None
+        return WindowRequests.of(self.log.requests, self.options, self.result.window_s, open_end)
+
+    @cached_property
+    def options(self) -> Collection[RequestOptions]:
+        """Distinct options of the requests; empty where all are at their defaults."""
+        return options_of(self.log.requests)
+
+    @cached_property
+    def replicas(self) -> NDArray[np.int32]:
+        """Current or last replica of each request; -1 without one."""
+        return column(self.log.requests, "replica", np.int32)
 
     @cached_property
     def within_limits(self) -> NDArray[np.bool_]:
@@ -190,7 +201,8 @@ class MeasuredRun:
         """Shares of prompt tokens found in prefix caches; None where no prompts have anything in common."""
         end_s = inf if self.cohort.open_end else self.cohort.end_s
         block_tokens = min(pool.batching.block_size for pool in self.plan.pools)
-        return prefix_hits(self.log.requests, self.cohort.start_s, end_s, block_tokens)
+        shared = any(one.block_hashes for one in self.options)
+        return prefix_hits(self.log.requests, self.cohort.start_s, end_s, block_tokens) if shared else None
 
     @cached_property
     def inside(self) -> list[Interval]:

@@ -7,7 +7,7 @@ from functools import partial
 from sim.routing import PowerOfTwo, Random
 from sim.scenario.slo import LATENCIES, Slo
 from sim.study.metrics.averages import JUDGED, Aggregate, Cases, Mean, MeanShare, numbers, within_runs
-from sim.study.metrics.batch_means import half_widths, mean_half_width, rate_intervals
+from sim.study.metrics.batch_means import half_widths, mean_half_width, percentile_half_width, rate_intervals
 from sim.study.metrics.metric import FORMATS, PERCENTILES, REGISTERED, Format, MeasuredRun, MetricColumn, figure, metric
 from sim.study.metrics.service_level import ATTAINED_SHARE, cases_overloaded
 from sim.study.metrics.statistics import LEAST_FOR_INTERVAL, mean
@@ -257,7 +257,7 @@ def _batch_intervals(run: MeasuredRun) -> dict[str, float]:
         measured = percents(run.plan.slo, name)
         halves = half_widths(cohort.measured_s(name), measured)
         found |= zip((f"{name}_mean", *(f"{name}_p{percent:g}" for percent in measured)), halves, strict=True)
-    found["queue_s_p95"] = half_widths(cohort.measured_s("queue_s"), [95])[1]
+    found["queue_s_p95"] = percentile_half_width(cohort.measured_s("queue_s"), 95)
     found["slo_attainment"] = mean_half_width(run.within_limits[cohort.measured].astype(float))
     found |= rate_intervals(cohort, run.within_limits)
     return {name: half for name, half in found.items() if half is not None}

@@ -1,7 +1,7 @@
 """Requests that arrived in the measured window, as arrays."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from sim.fleet.request_columns import column, options_of, texts
-from sim.records import Request
+from sim.fleet.request_columns import column, texts
+from sim.records import Request, RequestOptions
 from sim.scenario.slo import ServiceLevel, Slo
 from sim.study.metrics.overload import Growth, queue_growth
 
@@ -57,9 +57,8 @@ class WindowRequests:
     ) -> None:
         self.arrived_s, self.started_s = columns["arrived_s"], columns["started_s"]
         self.first_token_s, self.finished_s = columns["first_token_s"], columns["finished_s"]
-        self.output_tokens, self.rejected = columns["output_tokens"], columns["rejected"]
-        self.given_up = columns["given_up"]
-        self._prompt_tokens = columns["prompt_tokens"]
+        self.prompt_tokens, self.output_tokens = columns["prompt_tokens"], columns["output_tokens"]
+        self.rejected, self.given_up = columns["rejected"], columns["given_up"]
         self.start_s, self.end_s = window_s
         self.open_end = open_end
         self.measured = (self.arrived_s >= self.start_s) & (self.open_end | (self.arrived_s < self.end_s))
@@ -72,7 +71,7 @@ class WindowRequests:
     @property
     def tokens(self) -> NDArray[np.int64]:
         """Tokens of prompt and answer."""
-        total: NDArray[np.int64] = self.output_tokens + self._prompt_tokens
+        total: NDArray[np.int64] = self.output_tokens + self.prompt_tokens
         return total
 
     @property
@@ -110,10 +109,19 @@ class WindowRequests:
         return times_s
 
     @classmethod
-    def of(cls, requests: Sequence[Request], window_s: tuple[float, float], open_end: bool) -> "WindowRequests":
-        """Return the *requests* of a case that was just simulated."""
-        columns = {name: column(requests, name, kind) for name, kind in COLUMNS.items()}
-        named = any(one.tenant for one in options_of(requests))
+    def of(
+        cls,
+        requests: Sequence[Request],
+        options: Collection[RequestOptions],
+        window_s: tuple[float, float],
+        open_end: bool,
+    ) -> "WindowRequests":
+        """Return the *requests* of a case that was just simulated, which have *options*."""
+        columns = {
+            name: column(requests, name, kind) if options or kind is not bool else np.zeros(len(requests), bool)
+            for name, kind in COLUMNS.items()
+        }
+        named = any(one.tenant for one in options)
         return cls(columns, window_s, open_end, texts(requests, "tenant") if named else ())
 
     @classmethod
@@ -258,13 +266,11 @@ def latencies_s(table: pa.Table, name: str) -> NDArray[np.float64]:
     return np.asarray(times[~np.isnan(times)])
 
 
-def prefix_hits(requests: Sequence[Request], start_s: float, end_s: float, block_tokens: int = 1) -> PrefixHits | None:
+def prefix_hits(requests: Sequence[Request], start_s: float, end_s: float, block_tokens: int = 1) -> PrefixHits:
     """Return the prefix shares of the requests that arrive from *start_s* to *end_s*.
 
-    Earlier requests fill the caches, whose blocks have *block_tokens* tokens. None where no request shares a prefix.
+    Earlier requests fill the caches, whose blocks have *block_tokens* tokens.
     """
-    if not any(one.block_hashes for one in options_of(requests)):
-        return None
     seen: dict[int, int] = {}  # hash of a block -> number of its tokens whose KV has been computed
     prompts = found = could = 0
     for request in requests:

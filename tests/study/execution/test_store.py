@@ -14,9 +14,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from small_scenario import TINY
+from small_scenario import TINY, ran
 from typer.testing import CliRunner
 
 from sim.answers.folder import FolderBusy, owned, replaced_together
@@ -28,7 +29,8 @@ from sim.scenario.reading.load import load
 from sim.scenario.sweep import cases
 from sim.study.execution.digest import digest, quantities
 from sim.study.execution.durable import DamagedFile, atomic_folder, read_sealed, write_sealed
-from sim.study.execution.store import load_case, read_case
+from sim.study.execution.store import load_case, read_case, requests_table
+from sim.study.metrics.metric import MeasuredRun
 from sim.study.reprice import load_repriced
 
 ROOFLINE = """\
@@ -98,6 +100,21 @@ def test_changed_config_json_gives_another_case(tmp_path: Path) -> None:
     assert name() != before
     config.write_text(json.dumps(CONFIG))
     assert name() == before
+
+
+@pytest.mark.parametrize("tenant", ["", "blue"])
+def test_words_of_requests_are_stored_as_each_request_has_them(tmp_path: Path, tenant: str) -> None:
+    result = ran(tmp_path, TINY, "horizon_s=1", "drain_limit_s=0")
+    result.log.requests[1].replica = -1
+    if tenant:
+        result.log.requests[2].tenant = tenant
+    table = requests_table(MeasuredRun(result))
+    for name in ("service", "status"):
+        texts = [getattr(one, name) for one in result.log.requests]
+        assert table.column(name).chunk(0).equals(pa.array(texts).dictionary_encode()), name
+    pool = result.plan.pools[0].name
+    assert table.column("pool").to_pylist() == [pool if one.replica >= 0 else "" for one in result.log.requests]
+    assert {*table.column("status").to_pylist()} == {"finished", "unfinished"}
 
 
 def test_the_checkpoint_of_a_deployment_gives_the_same_case(folder: Path) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sim.study.metrics import overload
 from sim.study.metrics.batch_means import (
+    half_widths,
     independent,
     independent_draws,
     mean_half_width,
@@ -129,6 +130,13 @@ def test_too_few_observations_have_no_interval() -> None:
     assert mean_half_width(np.append(noise, np.inf)) is None
     assert mean_half_width(np.array([])) is percentile_half_width(np.array([]), 95) is None
     assert rate_half_width(np.arange(199.0), np.ones(199), 0, 199) is None
+
+
+def test_intervals_of_several_percentiles_are_those_of_each_alone() -> None:
+    noise = np.random.default_rng(4).exponential(size=900)
+    together = half_widths(noise, (50, 99, 95))
+    assert together == [mean_half_width(noise), *(percentile_half_width(noise, one) for one in (50, 99, 95))]
+    assert [one is None for one in together] == [False, False, True, False]
 
 
 def test_a_share_of_all_is_not_certain() -> None:
