@@ -181,8 +181,9 @@ class KeptResults:
 
     def result(self, text: str, compute: Callable[[str], Any]) -> Any:
         """Return a new copy of what *compute* makes of *text*: code, or plain data."""
-        if text in self._kept:
-            return marshal.loads(self._kept[text])
+        found = self._kept.get(text) or self._added.get(text)
+        if found:
+            return marshal.loads(found)
         made = compute(text)
         self._added[text] = marshal.dumps(made)
         return made

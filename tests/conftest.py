@@ -23,11 +23,13 @@ from typer import testing
 from typer.testing import CliRunner
 
 from sim import registry
+from sim.catalogue.data_folder import data_root
 from sim.cli import OBJECTS_BETWEEN_SEARCHES, frame, main
 from sim.language import ENGLISH, current
 from sim.report import progress
 from sim.report.charts.chart import Chart
 from sim.study.execution import durable
+from sim.yamlio import keep_documents
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -43,6 +45,7 @@ providers._get_local_constants = lambda: providers._local_constants
 os.environ["GPUFLEET_LANG"] = "en"
 
 gc.set_threshold(OBJECTS_BETWEEN_SEARCHES)
+keep_documents(data_root())
 
 # A command shows money in its scenario's currency until its process ends: here, until it returns.
 _invoke = CliRunner.invoke

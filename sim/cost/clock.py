@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo, available_timezones
@@ -24,8 +24,14 @@ _HOUR = timedelta(hours=1)
 _MINUTE = timedelta(minutes=1)
 
 
+@cache
+def _zones() -> list[str]:
+    """Return the names of the machine's time zones; to list them takes longer than most checks."""
+    return sorted(available_timezones())
+
+
 def _known_zone(value: Any) -> Any:
-    zones = sorted(available_timezones())
+    zones = _zones()
     if value in zones:
         return value
     if not zones:
