@@ -295,6 +295,9 @@ class Overheads(Spec):
     dense_kernels: tuple[DenseKernel, ...] = ()
     """Kernels of formats scaled by blocks in place of the default one."""
     fast_experts: tuple[FastExperts, ...] = ()
+    gathered_bits: dict[str, Value] = Field(default_factory=dict)
+    """Bits per element of the hidden states that data-parallel ranks gather before the experts, by the kernel of the
+    weight format; other formats: 16, as of the sums that they scatter after the experts."""
     default_tiles: DefaultTiles | None = None
     padded_experts: PaddedExperts | None = None
     experts_by_kernel: dict[str, Value] = Field(default_factory=dict)

@@ -191,6 +191,7 @@ class RooflineInputs:
         found |= {f"reached_by_{part}": share for part, share in self.reached.items()}
         if self.model.moe is not None:
             found |= {"fast_experts": self.fast_experts, "experts_kernel": self.experts_kernel}
+            found["gathered_bits"] = self.gathered_bits
             found |= {"default_tiles": self.default_tiles, "default_tiles_read": self.default_tiles_read}
         if padded := self.padded_experts:
             found |= {"expert_tile_tokens": padded.tile_tokens, "padding_efficiency": padded.efficiency}
@@ -216,6 +217,12 @@ class RooflineInputs:
     def slow_products(self) -> Value | None:
         """Factor of the engine's kernels on dense arithmetic in this format on this card; None: 1."""
         return self._for_format(known_overheads(self.engine).slow_products) if self.server_blackwell else None
+
+    @property
+    def gathered_bits(self) -> Value | None:
+        """Bits per element of the hidden states that data-parallel ranks gather before the experts; None: 16."""
+        gathers = self.expert_ranks > self.tensor_parallel_size
+        return known_overheads(self.engine).gathered_bits.get(self.kernel.id) if gathers else None
 
     @property
     def fast_kernel(self) -> FastExperts | None:

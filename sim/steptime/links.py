@@ -11,6 +11,7 @@ from math import log2
 
 from sim.steptime.collective import AcrossServers, AllReduce, Send
 from sim.steptime.inputs import ACTIVATION_BYTES, RooflineInputs
+from sim.units import BITS_PER_BYTE
 
 NORM_BYTES = 8
 """Bytes per token of the sums of squares of queries and keys, in 32 bit."""
@@ -27,7 +28,7 @@ class Exchange:
     """True if the engine's own kernel runs the message, not the library (NCCL)."""
     calls: float
     message_bytes: float
-    """Bytes per GPU; for experts, bytes of all GPUs that exchange."""
+    """Bytes per GPU; for experts, bytes of all GPUs that exchange, the mean of those gathered and scattered."""
     each_s: float
     over: tuple[str, ...]
     """Names of the link, and of the network if the GPUs are in several servers."""
@@ -100,7 +101,9 @@ def _messages(
     model, ranks = inputs.model, inputs.tensor_parallel_size
     all_reduce, exchange, send = links
     message = tokens * model.hidden * ACTIVATION_BYTES
-    gathered = replica_tokens * model.hidden * ACTIVATION_BYTES or message * (inputs.expert_ranks // ranks)
+    gathered: float = replica_tokens * model.hidden * ACTIVATION_BYTES or message * (inputs.expert_ranks // ranks)
+    if bits := inputs.gathered_bits:
+        gathered *= (1 + bits.value / (ACTIVATION_BYTES * BITS_PER_BYTE)) / 2  # mean of what is gathered and scattered
     blocks = model.cached_layers + model.linear_attention_layers + model.feed_forward_layers - model.expert_layers
     sent = message / ranks
     return (

@@ -220,3 +220,16 @@ def test_a_calibrated_link_stretches_whatever_ranks_exchange(link, id):
         for message_bytes in (2e3, 3e6):
             for before, after in ways:
                 assert after.time_s(message_bytes) == pytest.approx(2 * before.time_s(message_bytes))
+
+
+def test_ranks_gather_hidden_states_in_the_bits_of_the_format_and_scatter_sums_in_16(build):
+    def exchanged(bits=None, **layout):
+        one = build("deepseek-v3", card="h200-141gb-sxm", over="nvlink4-nvswitch", **layout)
+        value = one.inputs.engine.overheads.moe_layer_factor.model_copy(update={"value": bits})
+        overheads = one.inputs.engine.overheads.model_copy(update={"gathered_bits": {"k": value} if bits else {}})
+        engine = one.inputs.engine.model_copy(update={"overheads": overheads})
+        return RooflineStepTime(one.spec, replace(one.inputs, engine=engine)).exchanges(16)[1].message_bytes
+
+    assert exchanged(dp=8, ep=True) == exchanged(16, dp=8, ep=True) == 8 * 16 * 7168 * 2
+    assert exchanged(4.5, dp=8, ep=True) == 8 * 16 * 7168 * (4.5 + 16) / 16
+    assert exchanged(4.5, tp=8, ep=True) == exchanged(tp=8, ep=True)
