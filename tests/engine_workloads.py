@@ -85,44 +85,63 @@ class Windowed(Affine):
         return Leap(BASE + PER_CONTEXT * batch.windowed_kv_tokens, PER_CONTEXT * batch.windowed_growing_seqs)
 
 
+# Made once: each draw of a new strategy checks it anew, which takes longer than the draw.
+FLAGS = st.booleans()
+COUNTS, BLOCKS, SEATS = st.integers(1, 24), st.integers(3, 40), st.integers(1, 12)
+BLOCK_SIZES, SHARES_OF_BLOCKS = st.sampled_from([1, 4, 16]), st.sampled_from([1, 2])
+GAPS, PRIORITIES = st.sampled_from([0, 0, 1, 3, 17, 64, 400]), st.integers(0, 2)
+PROMPTS, OUTPUTS, CHAINS = st.integers(1, 90), st.integers(1, 60), st.lists(st.integers(0, 2), max_size=6)
+SPARE_TOKENS, LENGTHS, SCHEDULING = (
+    st.integers(0, 60),
+    st.sampled_from([80, 1000]),
+    st.sampled_from(["fcfs", "priority"]),
+)
+THRESHOLDS = st.one_of(st.just(0), st.integers(1, 30))
+WATERMARKS = st.one_of(st.just(0.0), st.floats(0, 0.5))
+INTERVALS = st.one_of(st.just(1), st.integers(2, 6))
+
+
 @st.composite
 def workloads(draw: st.DrawFn) -> tuple[list[dict], dict]:
     """A few dozen requests, many at equal dyadic times, with shared prefixes, and limits tight enough to preempt."""
-    block_size = draw(st.sampled_from([1, 4, 16]))
-    blocks = draw(st.integers(3, 40))
-    hash_block_tokens = block_size * draw(st.sampled_from([1, 2]))
+    block_size = draw(BLOCK_SIZES)
+    blocks = draw(BLOCKS)
+    hash_block_tokens = block_size * draw(SHARES_OF_BLOCKS)
     requests = []
     clock = 0.0
-    for index in range(draw(st.integers(1, 24))):
-        clock += draw(st.sampled_from([0, 0, 1, 3, 17, 64, 400])) / 64
-        prompt = draw(st.integers(1, 90))
-        chain = draw(st.lists(st.integers(0, 2), max_size=6))
+    for index in range(draw(COUNTS)):
+        clock += draw(GAPS) / 64
+        prompt = draw(PROMPTS)
+        chain = draw(CHAINS)
         hashes = tuple(hash(tuple(chain[: n + 1])) for n in range(len(chain)))
         requests.append(
             {
-                "index": index, "arrived_s": clock, "prompt_tokens": prompt, "output_tokens": draw(st.integers(1, 60)),
-                "priority": draw(st.integers(0, 2)), "block_hashes": hashes, "hash_block_tokens": hash_block_tokens,
+                "index": index, "arrived_s": clock, "prompt_tokens": prompt, "output_tokens": draw(OUTPUTS),
+                "priority": draw(PRIORITIES), "block_hashes": hashes, "hash_block_tokens": hash_block_tokens,
             }
         )  # fmt: skip
-    seats = draw(st.integers(1, 12))
+    seats = draw(SEATS)
     limits = {
         "num_gpu_blocks": blocks, "block_size": block_size, "max_num_seqs": seats,
-        "max_num_batched_tokens": seats + draw(st.integers(0, 60)), "max_model_len": draw(st.sampled_from([80, 1000])),
-        "enable_prefix_caching": draw(st.booleans()), "scheduling": draw(st.sampled_from(["fcfs", "priority"])),
+        "max_num_batched_tokens": seats + draw(SPARE_TOKENS), "max_model_len": draw(LENGTHS),
+        "enable_prefix_caching": draw(FLAGS), "scheduling": draw(SCHEDULING),
     }  # fmt: skip
     return requests, limits
+
+
+WORKLOADS = workloads()
 
 
 @st.composite
 def optioned_workloads(draw: st.DrawFn) -> tuple[list[dict], dict]:
     """`workloads` under vLLM's own options, each of which is on in half of all cases."""
-    requests, limits = draw(workloads())
+    requests, limits = draw(WORKLOADS)
     limits |= {
-        "long_prefill_token_threshold": draw(st.one_of(st.just(0), st.integers(1, 30))),
-        "watermark": draw(st.one_of(st.just(0.0), st.floats(0, 0.5))),
-        "reserve_full_isl": draw(st.booleans()),
-        "prefill_schedule_interval": draw(st.one_of(st.just(1), st.integers(2, 6))),
-        "chunked_prefill": draw(st.booleans()),
+        "long_prefill_token_threshold": draw(THRESHOLDS),
+        "watermark": draw(WATERMARKS),
+        "reserve_full_isl": draw(FLAGS),
+        "prefill_schedule_interval": draw(INTERVALS),
+        "chunked_prefill": draw(FLAGS),
     }
     if not limits["chunked_prefill"]:  # vLLM wants a step to hold the longest prompt then
         limits |= {"max_model_len": 80, "max_num_batched_tokens": limits["max_num_batched_tokens"] + 80}
