@@ -172,7 +172,7 @@ def replayed(row: BenchRow) -> str:
     The record counts from the time when the engine's core reads the request from its input queue, at the end of a step.
     """
     with prepared(row, load_catalog()) as one:
-        log = RunningFleet(with_client_pause(one.plan)).run()
+        log = RunningFleet(with_client_pause(one.plan, row.isl)).run()
     with Path(row.replay).open(encoding="utf-8", newline="") as file:
         record = list(csv.DictReader(line for line in file if not line.startswith("#")))
     columns = ("arrival_s", "queued_s", "scheduled_s", "ttft_ms", "tpot_ms")

@@ -52,6 +52,7 @@ class Simulated:
     steps: Steps
     stages: Stages
     request_s: float
+    tokenising_s: float
     request_names: tuple[str, ...]
 
 
@@ -73,7 +74,7 @@ def prepare(rows: list[BenchRow], catalog: Catalog) -> tuple[list[Ready], Counte
 
 def simulate_row(ready: Ready, priors: Priors, theta: Mapping[str, float]) -> Simulated | None:
     """Simulate the row under *theta*; None if no request was answered."""
-    plan = with_client_pause(with_parameters(ready.prepared.plan, priors, theta))
+    plan = with_client_pause(with_parameters(ready.prepared.plan, priors, theta), ready.row.isl)
     pool = plan.pools[0]
     case = ready.prepared.case
     fleet_log, steps = simulate(plan)
@@ -91,6 +92,7 @@ def simulate_row(ready: Ready, priors: Priors, theta: Mapping[str, float]) -> Si
         ready.row, run.metrics(), run.saturated, wait_s, steps,
         stages(steptime, steps).named(lambda names: _with_host(priors.with_common(names), host)),  # type: ignore[arg-type]
         pool.request_overhead_s,
+        pool.tokenising_s * float(run.prompt_tokens.mean()),
         (*priors.with_common(request_names(steptime)), f"host_request:{host}"),  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -150,6 +152,7 @@ def observations(simulated: list[Simulated]) -> list[Observation]:
                     stages=one.stages, weights=weight, base_s=float(weight @ times / weight.sum()),
                     request_names=one.request_names if kind == "ttft" else (),
                     request_s=one.request_s if kind == "ttft" else 0.0,
+                    tokenising_s=one.tokenising_s if kind == "ttft" else 0.0,
                     simulated_s=value / scale if kind == "ttft" else 0.0,
                 )
             )  # fmt: skip

@@ -47,6 +47,8 @@ class Observation:
     request_names: Names = ()
     request_s: float = 0.0
     """API server's part of a TTFT at theta0 [s]."""
+    tokenising_s: float = 0.0
+    """Part of a TTFT in which the API server tokenises the prompt [s], which no parameter changes."""
     simulated_s: float = 0.0
 
 
@@ -60,7 +62,8 @@ class Model:
         self._sign = np.array([-1.0 if one.metric == "tput" else 1.0 for one in observations])
         self._ttft = np.array([one.metric == "ttft" for one in observations])
         self._request_s = np.array([one.request_s for one in observations])
-        self._simulated_s = np.array([one.simulated_s for one in observations])
+        self._simulated_s = np.array([one.simulated_s - one.tokenising_s for one in observations])
+        self._tokenising_s = np.array([one.tokenising_s for one in observations])
 
     def predicted(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return the logarithm of each metric and its derivatives, a row each."""
@@ -72,7 +75,7 @@ class Model:
             factor, named = self.timings.requests(theta)
             request_s = self._request_s * factor
             steps_s = (self._simulated_s - self._request_s) * ratio
-            whole_s = np.where(self._ttft, steps_s + request_s, 1.0)
+            whole_s = np.where(self._ttft, steps_s + request_s + self._tokenising_s, 1.0)
             with_request = (
                 slopes * (steps_s / whole_s)[:, None] + named.multiply((request_s / whole_s)[:, None]).toarray()
             )

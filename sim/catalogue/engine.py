@@ -257,6 +257,8 @@ class Overheads(Spec):
     `per_sequence_in_process_s`, where the scheduler goes through the requests of all batches; None: 1."""
     per_request_s: Value
     """API-server time before a request's first token, which does not block the engine [s]."""
+    tokenising_s: Value | None = None
+    """API-server time to tokenise a prompt, per token, before the engine gets the request [s]; None: 0."""
     request_turn_s: Value | None = None
     """API-server time between the arrivals at the engine of requests that arrive together [s]; None: 0."""
     chat_template_s: Value | None = None

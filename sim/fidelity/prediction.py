@@ -244,17 +244,20 @@ def _run(plan: CasePlan, case: BenchCase) -> "SimulatedRun":
 
     If the row has both a rate and a limit on requests in flight, the simulated load is the one that limits.
     """
-    run = SimulatedRun(RunningFleet(with_client_pause(plan)).run(), case)
+    run = SimulatedRun(RunningFleet(with_client_pause(plan, case.row.isl)).run(), case)
     offered = case.open_loop(run.metrics()["req_s"]) if run.answered else None
     return run if offered is None else SimulatedRun(RunningFleet(replace(plan, workload=offered)).run(), case)
 
 
-def with_client_pause(plan: CasePlan) -> CasePlan:
+def with_client_pause(plan: CasePlan, prompt_tokens: float | None = None) -> CasePlan:
     """Return *plan* with the delay of the API server added to the think time of closed-loop clients.
+
+    *prompt_tokens*: tokens of the mean prompt; None: the time to tokenise prompts is left out.
 
     A client sends its next request when its answer has passed through the API server.
     """
-    overhead_s = plan.pools[0].request_overhead_s
+    pool = plan.pools[0]
+    overhead_s = pool.request_overhead_s + pool.tokenising_s * (prompt_tokens or 0.0)
     loop = plan.workload.closed_loop()
     if loop is None or not overhead_s:
         return plan

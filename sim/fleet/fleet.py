@@ -429,11 +429,12 @@ class RunningFleet:
         """Add the API server's time before a first token, which delays that request only, to the timestamps."""
         pools = [self._plan.pools[replica.pool] for replica in self._replicas]
         names = [service.name for service in self._plan.services] or [ONLY_SERVICE]
-        overhead_s = {name: [pool.serving(name).request_overhead_s for pool in pools] for name in names}
-        if any(map(any, overhead_s.values())):
+        served = {name: [pool.serving(name) for pool in pools] for name in names}
+        if any(one.request_overhead_s or one.tokenising_s for each in served.values() for one in each):
             for request in self._source.requests:
                 replica = request.replica if request.prefill_replica < 0 else request.prefill_replica
-                before_s = overhead_s[request.service if self._plan.services else ONLY_SERVICE][replica]
+                pool = served[request.service if self._plan.services else ONLY_SERVICE][replica]
+                before_s = pool.request_overhead_s + pool.tokenising_s * request.prompt_tokens
                 request.first_token_s += before_s
                 request.finished_s += before_s
 

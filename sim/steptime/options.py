@@ -112,6 +112,11 @@ class Roofline(Spec):
             factor *= overheads.hopper_request_factor.value
         return overheads.per_request_s.value * factor * self.host_factor
 
+    def tokenising_s(self, engine: Engine) -> float:
+        """Return the API-server time before a request's first token per token of its prompt [s]; 0 in process."""
+        tokenising = known_overheads(engine).tokenising_s
+        return 0.0 if self.in_process or tokenising is None else tokenising.value * self.host_factor
+
     def intake_s(self, engine: Engine) -> float:
         """Return the API-server time per request before the engine gets it, while other requests wait [s]."""
         reading = known_overheads(engine).chat_template_s

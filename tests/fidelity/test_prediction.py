@@ -29,7 +29,7 @@ def with_known_steps(plan: CasePlan) -> CasePlan:
     pool = plan.pools[0]
     steps = Affine(model="affine", base_s=STEP_S, per_token_s=0.0, per_context_token_s=0.0).build()
     overhead_s = OVERHEAD_S if pool.request_overhead_s else 0.0
-    return replace(plan, pools=(replace(pool, steptime=steps, request_overhead_s=overhead_s),))
+    return replace(plan, pools=(replace(pool, steptime=steps, request_overhead_s=overhead_s, tokenising_s=0.0),))
 
 
 def known(row: BenchRow) -> dict[str, float]:
@@ -49,6 +49,17 @@ def test_one_request_at_a_time() -> None:
     assert found["output_tok_s"] == pytest.approx(11 / 0.115)
     assert found["total_tok_s"] == pytest.approx(111 / 0.115)
     assert found.keys() <= set(METRICS)
+
+
+def test_a_prompt_is_tokenised_before_its_first_token() -> None:
+    def tokenising(plan: CasePlan) -> CasePlan:
+        plan = with_known_steps(plan)
+        return replace(plan, pools=(replace(plan.pools[0], tokenising_s=1e-5),))
+
+    found = predict(ROW, CATALOG, tokenising).metrics
+    assert found["ttft_mean_ms"] == pytest.approx(15 + 100 * 1e-2)
+    assert found["tpot_mean_ms"] == pytest.approx(10)
+    assert found["req_s"] == pytest.approx(1 / 0.116)
 
 
 def test_measured_at_the_engine_no_request_waits_for_the_api_server() -> None:

@@ -285,6 +285,13 @@ def test_chats_are_read_one_after_the_other_only_where_the_release_reads_the_tem
     assert Roofline(chat_template=True, in_process=True).intake_s(anew) == 0
 
 
+def test_prompts_are_tokenised_by_the_api_server_of_the_host(engine):
+    each = engine.overheads.per_step_s.model_copy(update={"value": 1e-5})
+    own = engine.model_copy(update={"overheads": engine.overheads.model_copy(update={"tokenising_s": each})})
+    assert Roofline(host_factor=2).tokenising_s(own) == 2e-5
+    assert Roofline(in_process=True).tokenising_s(own) == Roofline().tokenising_s(engine) == 0
+
+
 def test_request_overhead_grows_with_ranks_and_experts_and_is_the_hosts(engine, language_model, gpu):
     a100, h100 = gpu("a100-80gb-sxm"), gpu("h100-80gb-sxm")
     dense, mixture = language_model("llama3.1-8b"), language_model("mixtral-8x7b")

@@ -139,6 +139,7 @@ def _pool(pool: PoolPlan) -> dict[str, Any]:
         **({"models": [_model(one) for one in pool.models]} if pool.models else {}),
         **_host_memory(pool.memory),
         "request_overhead_s": pool.request_overhead_s,
+        "tokenising_s_per_token": pool.tokenising_s,
         **_exchanges(pool),
         "peak_w_per_replica": pool.power.peak_w if pool.power else None,
         **_switching(pool),
@@ -184,7 +185,15 @@ def _merged_exchanges(exchanges: Iterable[Exchange]) -> list[Exchange]:
 def _model(pool: PoolPlan) -> dict[str, Any]:
     """Return the values in which a model of a pool with several models differs from the others."""
     found = _pool(pool)
-    own = ("batching", "kv_tokens", "memory_gb_per_gpu", "request_overhead_s", "start_s", "wake_s")
+    own = (
+        "batching",
+        "kv_tokens",
+        "memory_gb_per_gpu",
+        "request_overhead_s",
+        "tokenising_s_per_token",
+        "start_s",
+        "wake_s",
+    )
     return {"services": list(pool.services)} | {name: found[name] for name in own if name in found}
 
 

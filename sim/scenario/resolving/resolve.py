@@ -755,9 +755,10 @@ def _pool_plan(
     catalog: Catalog,
 ) -> PoolPlan:
     steptime, layout, cache = pool.steptime, pool.layout, sequence_cache(pool)
-    overhead_s = intake_s = turn_s = 0.0
+    overhead_s = tokenising_s = intake_s = turn_s = 0.0
     if isinstance(steptime, Roofline) and pool.model is not None and pool.gpu is not None and measured_at == "client":
         overhead_s = steptime.request_overhead_s(pool.engine, pool.model, layout.tensor_parallel_size, pool.gpu)
+        tokenising_s = steptime.tokenising_s(pool.engine)
         intake_s, turn_s = steptime.intake_s(pool.engine), steptime.turn_s(pool.engine)
     return PoolPlan(
         name=name,
@@ -774,6 +775,7 @@ def _pool_plan(
         overlaps_batches=_overlaps_batches(pool),
         padded_tokens=_padded_tokens(pool),
         request_overhead_s=overhead_s,
+        tokenising_s=tokenising_s,
         intake_s=intake_s,
         turn_s=turn_s,
         memory=memory,

@@ -181,6 +181,8 @@ class PoolPlan:
     rank."""
     request_overhead_s: float = 0.0
     """API-server time before a request's first token during which the engine is not blocked [s]."""
+    tokenising_s: float = 0.0
+    """API-server time before a request's first token per token of its prompt, which does not block the engine [s]."""
     intake_s: float = 0.0
     """API-server time per request that delays all other requests before they reach the engine [s]."""
     turn_s: float = 0.0

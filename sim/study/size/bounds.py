@@ -395,9 +395,9 @@ class PoolBounds:
 
     def _ttft_s(self) -> NDArray[np.float64]:
         """Return the least TTFT of each request [s]: that of the next shorter prompt of a sample, served alone."""
-        overhead_s = self.pool.request_overhead_s
+        overhead_s = self.pool.request_overhead_s + self.pool.tokenising_s * self.demand.prompts
         if self._shares:
-            return np.full(len(self.demand.prompts), overhead_s)
+            return np.asarray(overhead_s)
         known = np.unique(np.quantile(self.demand.prompts, np.linspace(0, 1, 25), method="lower"))
         alone_s = np.array([self._prompt_s(int(tokens)) for tokens in known])
         places = np.searchsorted(known, self.demand.prompts, side="right") - 1

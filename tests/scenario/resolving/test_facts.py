@@ -38,7 +38,12 @@ def plan_of(model: str, gpu: str, engine: str, pool: dict[str, object]) -> CaseP
 def times(steptime: RooflineStepTime, inputs: RooflineInputs) -> list[object]:
     spec, changed = steptime.spec, RooflineStepTime(steptime.spec, inputs)
     request_s = spec.request_overhead_s(inputs.engine, inputs.model, inputs.tensor_parallel_size, inputs.gpu)
-    return [request_s, spec.turn_s(inputs.engine), *(changed.leap(batch) for batch in BATCHES)]
+    return [
+        request_s,
+        spec.tokenising_s(inputs.engine),
+        spec.turn_s(inputs.engine),
+        *(changed.leap(batch) for batch in BATCHES),
+    ]
 
 
 @pytest.mark.slow

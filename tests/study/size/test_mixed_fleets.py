@@ -151,7 +151,7 @@ def test_a_mixed_fleet_wins_and_no_cheaper_one_meets(answered: tuple[Path, str])
         for (a, b), n, m in product(product(prices, repeat=2), (1, 2, 3), (1, 2, 3))
         if a != b and 0.8 * winner_usd_per_h < n * prices[a] + m * prices[b] < winner_usd_per_h - 0.001
     ]
-    assert len(cheaper) > 5
+    assert len(cheaper) > 3
     for (a, n, b, m), border in product(cheaper, (1500, 4000)):
         one = cut_at(border, {"gpu": a, "replicas": n}, {"gpu": b, "replicas": m})
         (outcome,) = looking._trials.of([one])
