@@ -602,7 +602,8 @@ class RooflineStepTime:
         """Return the additional time of decodes in one call with prompts, over separate calls [s]."""
         if self._one_call is None or not batch.prefill_tokens or not batch.kv_tokens:
             return 0.0
-        return sum(self._one_call.parts(batch, prompts_s)) - self._decode_s * batch.kv_tokens
+        computing_s, reading_s = self._one_call.parts(batch, prompts_s)
+        return computing_s + reading_s - self._decode_s * batch.kv_tokens
 
     def _layers(self, tokens: int, replica_tokens: int) -> TokenStepCost:
         """Return the costs by number of tokens: layers, all-reduces, the send, the host's time per step."""

@@ -489,7 +489,7 @@ class SglangScheduler(PrefillFirstScheduler):
 
     def closing(self, flight: InFlightStep) -> None:
         """See `VllmScheduler.closing`."""
-        self._count_steps(flight.steps, bool(flight.chunks), not flight.prompts_only)
+        self._count_steps(flight.steps, bool(flight.parts), not flight.prompts_only)
 
     def _preempt(self, sequence: Sequence, withdrawn: int) -> None:
         """Preempt *sequence*; a token being made for it is lost."""

@@ -309,7 +309,7 @@ class VllmScheduler(Scheduler):
         flight = self.flight
         if flight is not None:
             if self._token_in_flight(sequence):
-                flight.preempted.add(sequence)
+                flight.preempted = *flight.preempted, sequence
             if sequence in flight.leaving:
                 self._preempt_leaving(sequence, withdrawn, flight)
                 return
@@ -548,7 +548,7 @@ class InFlightStep(EqualSteps):
     """Current steps of one rank, and their changes while the next ones are formed."""
 
     __slots__ = (
-        "_dropped", "admitted", "batch", "blocked_by", "chunks", "contexts_before", "dropped_tokens", "excluded",
+        "_chunks", "_dropped", "admitted", "batch", "blocked_by", "contexts_before", "dropped_tokens", "excluded",
         "finished", "first", "leaving", "parts", "preempted", "prompts_only", "rank", "recomputed_in_step",
     )  # fmt: skip
 
@@ -560,8 +560,8 @@ class InFlightStep(EqualSteps):
         self.admitted = rank.admitted
         """Number of admissions up to these steps, which is that of the last request admitted."""
         self.recomputed_in_step = rank.recomputed_in_step
-        self.chunks = dict(chunks := rank._chunks)
-        self.parts = chunk_parts(chunks) if chunks else []
+        self.parts = chunk_parts(rank._chunks) if rank._chunks else []
+        self._chunks: dict[Sequence, int] | None = None
         self.prompts_only = rank._decodes_wait
         """True if no decoding sequence is in the steps."""
         self.excluded: Collection[Sequence] = rank.shares.excluded(rank._step)
@@ -574,14 +574,21 @@ class InFlightStep(EqualSteps):
         """Sequences that get their last tokens at the end."""
         self.leaving: dict[Sequence, None] = {}
         """Finished sequences that hold a batch place and KV blocks until the end."""
-        self.preempted: set[Sequence] = set()
+        self.preempted: tuple[Sequence, ...] = ()
         """Requests that were preempted while a token was being made for them."""
-        self._dropped: set[Sequence] = set()
+        self._dropped: tuple[Sequence, ...] = ()
         """Requests that were evicted: the tokens being made for them are dropped."""
         self.contexts_before: dict[Sequence, int] = {}
         """Contexts before the last step of requests that leave or were preempted in it, where a step makes drafts."""
         self.dropped_tokens = 0
         """Tokens of the last step that no request gets."""
+
+    @property
+    def chunks(self) -> dict[Sequence, int]:
+        """Tokens of the prompt chunk of each sequence that has one."""
+        if self._chunks is None:  # few steps need it
+            self._chunks = {one: new + again + continued for one, new, again, continued in self.parts}
+        return self._chunks
 
     def working(self) -> "tuple[InFlightStep]":
         """See `EqualSteps.working`."""
@@ -668,7 +675,7 @@ class InFlightStep(EqualSteps):
         waiting = rank.waiting.remove(request)
         if waiting is not None:
             rank.pool.forget(waiting)
-            self._dropped.add(waiting)
+            self._dropped = *self._dropped, waiting
             made = waiting.made
             return ReplicaProgress(0, rank.made_before(waiting, made, self) if waiting in self.preempted else made)
         if (joining := rank.remove_waiting(request)) is not None:
@@ -676,14 +683,14 @@ class InFlightStep(EqualSteps):
         sequence = next((one for one in rank.running if one.request is request), None)
         if sequence is None:  # preempted while its last token was being made
             sequence = next(one for one in self.finished if one.request is request)
-            self._dropped.add(sequence)
+            self._dropped = *self._dropped, sequence
             return ReplicaProgress(0, rank.made_before(sequence, sequence.output_tokens, self))
         sequence.prompt_only = False
         progress = rank.progress_before_last(sequence, self, whole) if self.closed else rank._progress(sequence, whole)
         if sequence.decoding:
             rank._finishing.remove(sequence)
         rank._evicted = *rank._evicted, sequence
-        self._dropped.add(sequence)
+        self._dropped = *self._dropped, sequence
         return progress
 
     def _drop_evicted(self, formed: bool) -> bool:
