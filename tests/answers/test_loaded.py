@@ -110,7 +110,8 @@ def test_a_run_without_its_simulations_states_what_is_missing(
         with pytest.raises(ScenarioErrors, match="the program has changed since this run was simulated"):
             of(run)
     (run / "points" / ".building-x").mkdir()
-    shutil.rmtree(next((run / "points").glob("[!.]*")))
+    for point in (run / "points").glob("[!.]*"):  # the search for a crossing simulates some that the answer lacks
+        shutil.rmtree(point)
     with pytest.raises(ScenarioErrors, match="the run is not complete"):
         of(run)
     assert (run / "points" / ".building-x").exists(), "another process may write it"
