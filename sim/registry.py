@@ -250,16 +250,16 @@ PLAIN = (str, bytes, int, float, bool, type(None), tuple, list, dict, frozenset)
 
 
 def versions(data: Any) -> dict[str, str]:
-    """Return the versions of the registered policies in the *data* of a fleet: `kind.name` -> digest of the code."""
+    """Return the versions of registered policies in the plain *data* of a fleet: `kind.name` -> digest of the code."""
     found: dict[str, str] = {}
-    for key, value in data.items() if isinstance(data, Mapping) else enumerate(data):
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
         if value is None or isinstance(value, str | int | float):  # most values
             continue
-        if key in KINDS and isinstance(value, Mapping):
+        if key in KINDS and isinstance(value, dict):
             spec = find(str(key), value.get(KINDS[str(key)][0]))
             if spec is not None:
                 found[f"{key}.{spec.registration.name}"] = version(spec.registration.make)
-        if isinstance(value, Mapping | list | tuple):
+        if isinstance(value, dict | list | tuple):
             found |= versions(value)
     return found
 

@@ -10,7 +10,6 @@ scenario needs.
 """
 
 import re
-from collections.abc import Hashable
 from dataclasses import dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -292,7 +291,7 @@ class _Builder:
         data: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             key = self.build(key_node)
-            if key is None or not isinstance(key, Hashable):
+            if key is None or isinstance(key, dict | list):
                 raise self._error(key_node, "a key must be a plain word or number")
             if key in data:
                 self._note(key_node, Message("the key {key!r} is given twice", str(key)[:40]))
