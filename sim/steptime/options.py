@@ -25,26 +25,44 @@ Fp8GemmBackend = Literal[
 MoeBackend = Literal[
     "auto",
     "deep_gemm",
+    "deep_gemm_mega_moe",
+    "megamoe",
     "triton",
     "triton_kernel",
+    "triton_unfused",
+    "batched_triton",
     "flashinfer_trtllm",
+    "flashinfer_trtllm_routed",
     "flashinfer_cutlass",
     "flashinfer_mxfp4",
     "flashinfer_cutedsl",
+    "flashinfer_b12x",
+    "b12x",
+    "experimental_sgl_trtllm",
+    "experimental_sgl_marlin",
     "cutlass",
     "marlin",
+    "humming",
+    "hpc",
+    "hpc_ops",
     "aiter",
+    "flydsl",
+    "intel_xpu",
+    "emulation",
     "AUTO",
     "CUTLASS",
     "CUTEDSL",
     "WIDEEP",
     "TRTLLM",
     "DEEPGEMM",
+    "DENSEGEMM",
+    "MEGAMOE_DEEPGEMM",
+    "MARLIN",
     "VANILLA",
     "TRITON",
 ]
-"""Values of SGLang's --moe-runner-backend (srt/server_args.py, 0.5.5 to 0.5.9), vLLM's --moe-backend (config/kernel.py)
-and TensorRT-LLM's moe_config.backend (llmapi/llm_args.py, 1.2)."""
+"""Values of SGLang's --moe-runner-backend (srt/server_args.py, 0.5.5 and later), vLLM's --moe-backend
+(config/kernel.py) and TensorRT-LLM's moe_config.backend (llmapi/llm_args.py, 1.2 and later)."""
 
 
 class Roofline(Spec):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from sim.answers.from_files.server_options import (
     BATCHING,
@@ -12,6 +12,7 @@ from sim.answers.from_files.server_options import (
     HARMLESS_VARIABLES,
     LORA,
     MODEL,
+    MOE_BACKEND,
     NODES,
     PRECISION,
     ROLE,
@@ -27,6 +28,7 @@ from sim.answers.from_files.shell import Command, Word, commands_in
 from sim.answers.from_files.source import ServerDraft, SourceFile, slug
 from sim.catalogue.checkpoint_names import KV_DTYPES
 from sim.message import Message
+from sim.steptime.options import MoeBackend
 from sim.yamlio import YamlError, parse
 
 Problem = tuple[str, int, str]
@@ -311,6 +313,12 @@ class _Options:
         elif option.key == "dtype":
             if str(value) not in ("auto", "half", "float16", "bfloat16"):
                 self.source.not_simulated.append(Message("--{name} (numbers of another width)", name))
+        elif option.key == MOE_BACKEND:
+            kernels = str(value).lower().replace("-", "_")  # as vLLM reads it (arg_utils.py)
+            if kernels in get_args(MoeBackend):
+                self._put(name, option.key, kernels)
+            else:  # releases add kernels
+                self._leave(name, option)
         elif option.key == NODES:
             self.server.nodes = max(1, value)
             self.source.harmless.append(f"--{name}")

@@ -21,7 +21,7 @@ class Option:
     key: str = ""
     """Key of a scenario; empty if the option has none."""
     why: str = ""
-    """Effect of an option without a key that is not simulated; empty if the option has no effect."""
+    """Effect of an option that is not simulated, without a key or with an unknown value; empty if it has no effect."""
     secret: bool = False
     """True if the value is a secret."""
 
@@ -50,6 +50,7 @@ SECRET = Option("text", secret=True)
 BATCHING = "batching."
 LORA = "lora."
 STEPTIME = "steptime."
+MOE_BACKEND = STEPTIME + "moe_backend"
 MODEL, PRECISION = "model", "quantization"
 SETTINGS = "a file of options; name its options in the command"
 ROLE = "role"
@@ -141,7 +142,7 @@ VLLM: dict[str, Option] = {
     "disable-hybrid-kv-cache-manager": _left("flag", "KV blocks of one size for all layers"),
     "no-disable-hybrid-kv-cache-manager": Option("flag"),
     "dbo-decode-token-threshold": _left("count", "overlap of two half batches"),
-    "moe-backend": Option("text", STEPTIME + "moe_backend"),
+    "moe-backend": Option("text", MOE_BACKEND, "kernels of the experts"),
     "kv-cache-memory-bytes": _left("text", "a KV cache of a stated size"),
     "nnodes": _count(NODES),
     "enable-ep-weight-filter": Option("flag"),
@@ -256,7 +257,7 @@ SGLANG: dict[str, Option] = {
     "attention-backend": _left("text", "choice of the attention kernel"),
     "prefill-attention-backend": _left("text", "choice of the attention kernel"),
     "decode-attention-backend": _left("text", "choice of the attention kernel"),
-    "moe-runner-backend": Option("text", STEPTIME + "moe_backend"),
+    "moe-runner-backend": Option("text", MOE_BACKEND, "kernels of the experts"),
     "moe-a2a-backend": _left("text", "kernels of expert parallelism"),
     "deepep-mode": _left("text", "kernels of expert parallelism"),
     "enable-two-batch-overlap": _left("flag", "overlap of two half batches"),

@@ -95,3 +95,18 @@ def test_an_unknown_option_is_listed_and_a_misspelt_one_is_refused() -> None:
     assert source.not_simulated == ["--quantum-mode (unknown)"]
     assert source.secrets == ["--my-secret-key"]
     assert problems == [("a", 1, "unknown option --max-num-sequ; did you mean --max-num-seqs?")]
+
+
+@pytest.mark.parametrize(
+    ("start", "kernels", "read"),
+    [
+        ("vllm serve M --moe-backend", "FlashInfer-TRTLLM", "flashinfer_trtllm"),
+        ("vllm serve M --moe-backend", "emulation", "emulation"),
+        ("sglang serve --model-path M --moe-runner-backend", "humming", "humming"),
+        ("vllm serve M --moe-backend", "of_a_later_release", None),
+    ],
+)
+def test_kernels_of_experts_are_read_or_listed_as_not_simulated(start: str, kernels: str, read: str | None) -> None:
+    found, source, problems = server(f"{start} {kernels}")
+    assert found is not None
+    assert (found.steptime.get("moe_backend"), bool(source.not_simulated), problems) == (read, read is None, [])
