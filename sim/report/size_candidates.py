@@ -405,7 +405,7 @@ def shown(one: CandidateFleet, name: str) -> str:
     value = (one.metrics or {}).get(name)
     if value is None:
         return ""
-    return f"{steady(1e3 * value)} ms" if name.startswith("tpot") else seconds(value)
+    return f"{steady(1e3 * value)} ms" if name.startswith("tpot") and isfinite(value) else seconds(value)
 
 
 def front_table(found: Sizing, scenario: Scenario) -> PageTable:
