@@ -303,11 +303,25 @@ def _parameters(model: Model) -> Value:
     )
 
 
+API_SERVER_OVERHEADS = (
+    "per_sequence_s",
+    "per_prompt_token_s",
+    "per_request_s",
+    "tp_request_factor",
+    "moe_request_factor",
+    "hopper_request_factor",
+    "tokenising_s",
+    "request_turn_s",
+)
+"""Names of an engine's host times in its API server, which a process that calls the engine as a library lacks."""
+
+
 def _engine_facts(prefix: str, pool: BoundPool, computed: bool) -> Iterator[Fact]:
     engine, model, given = pool.engine, pool.model, pool.spec.batching
     if computed and engine.overheads is not None and model is not None:
-        unused = ["per_sequence_s", "per_prompt_token_s", "per_request_s"] if _in_process(pool) else []
-        unused += [] if isinstance(pool.steptime, Roofline) and pool.steptime.chat_template else ["chat_template_s"]
+        in_process = _in_process(pool)
+        reads_chats = isinstance(pool.steptime, Roofline) and pool.steptime.chat_template and not in_process
+        unused = [*(API_SERVER_OVERHEADS if in_process else ()), *(() if reads_chats else ("chat_template_s",))]
         others = _unused_prefixes(pool)
         unused += [name for name in type(engine.overheads).model_fields if name.startswith(others)]
         yield from _all(f"{prefix}.overheads", engine.overheads, tuple(unused))

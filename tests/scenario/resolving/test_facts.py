@@ -52,6 +52,7 @@ def times(steptime: RooflineStepTime, inputs: RooflineInputs) -> list[object]:
     ("llama3.1-8b", "h100-80gb-sxm", "vllm-0.8", {}),
     ("llama3.1-8b", "mi300x", "vllm-0.14", {}),
     ("qwen3-30b-a3b", "a100-80gb-sxm", "sglang-0.5", {"tensor_parallel_size": 2}),
+    ("llama3.1-8b", "h100-80gb-sxm", "vllm-0.14", {"steptime": {"model": "roofline", "in_process": True}}),
 ])  # fmt: skip
 def test_facts_list_only_overheads_that_matter(model: str, gpu: str, engine: str, pool: dict[str, object]) -> None:
     plan = plan_of(model, gpu, engine, pool)
