@@ -1,12 +1,12 @@
 """Look-up of catalogue entries in data/ by id, alias or path; each entry is a file, read at its first look-up."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -44,7 +44,6 @@ _SINGULAR = {
 }
 KINDS: tuple[str, ...] = tuple(_SINGULAR)
 """Names of the catalogue's folders, one per kind of entry."""
-_ANY_MODEL: TypeAdapter[Model | OtherModel] = TypeAdapter(AnyModel)
 _LONGEST_ID = 100
 OWN_FOLDER = "gpufleet.d"
 """Name of the folder with a user's own entries beside a scenario."""
@@ -140,7 +139,8 @@ class Catalog:
         """
         if name.endswith(".json") or is_config(Path(name)):
             return model_from_config(Path(name))
-        return self._lookup("models", name, cast("type[Model | OtherModel]", AnyModel))
+        found: Model | OtherModel = self._lookup("models", name, _SPECS["models"])
+        return found
 
     def quantization(self, name: str) -> Quantization:
         """Return the weight format *name* from data/quantizations."""
@@ -511,11 +511,17 @@ def _numbers(text: str) -> set[str]:
     return {word for word in words if len(word) >= MIN_MATCH_LENGTH and any(map(str.isdecimal, word))}
 
 
+@cache
+def _validator(spec: Any) -> TypeAdapter[Any]:
+    """Return the validator of *spec*, a model or a union of models."""
+    return TypeAdapter(spec)
+
+
 def _validated(document: yamlio.Document, spec: type[Entry], data: Any, place: Place) -> Entry:
     """Return *data*, found at *place* in *document*, as a *spec*. Raises CatalogError listing all errors."""
-    read: Callable[[Any], Any] = spec.model_validate if isinstance(spec, type) else _ANY_MODEL.validate_python
     try:
-        return cast("Entry", read(data))
+        entry: Entry = _validator(spec).validate_python(data)
+        return entry
     except ValidationError as error:
         lines = []
         for issue in validation_issues(error, spec, data):
