@@ -16,6 +16,7 @@ from sim.fidelity.names import match
 from sim.fidelity.prediction import campaigns_of, predict, prepared, simulate
 from sim.scenario.resolving.resolved import CasePlan
 from sim.steptime.affine import Affine
+from sim.steptime.roofline import RooflineStepTime
 from sim.workload.lengths import Lengths
 
 CATALOG = load_catalog()
@@ -62,6 +63,17 @@ def test_a_prompt_is_tokenised_before_its_first_token() -> None:
     assert found["req_s"] == pytest.approx(1 / 0.116)
 
 
+def test_a_plan_has_the_tokenising_time_of_its_engine_where_the_client_measures() -> None:
+    for place, share in (("client", 1), ("engine", 0)):
+        row = replace(ROW, measured_at=place)
+        with prepared(row, CATALOG) as one:
+            [pool] = one.plan.pools
+        overheads = CATALOG.engine("vllm").overheads
+        assert overheads is not None
+        assert overheads.tokenising_s is not None
+        assert pool.tokenising_s == share * overheads.tokenising_s.value
+
+
 def test_measured_at_the_engine_no_request_waits_for_the_api_server() -> None:
     found = known(replace(ROW, measured_at="engine"))
     assert found["ttft_mean_ms"] == pytest.approx(10)
@@ -78,6 +90,18 @@ def test_replicas_behind_a_router_are_no_data_parallel_ranks() -> None:
     fleet = case_of(replace(ROW, source_key="anyscale", n_gpus=4, tp=2, dp=2), CATALOG, CAMPAIGNS).data["fleets"][0]
     assert fleet["routing"] == {"policy": "power_of_two"}
     assert (fleet["pools"][0]["replicas"], fleet["pools"][0]["data_parallel_size"]) == (2, 1)
+
+
+@pytest.mark.slow
+def test_the_kernels_of_experts_that_a_campaign_states_reach_the_step_time() -> None:
+    row = BenchRow(
+        2, "a", "B200-SXM", "DeepSeek-V3", engine="TensorRT-LLM", source_key="inferencex", precision="nvfp4",
+        n_gpus=8, tp=8, isl=100, osl=11, concurrency=1,
+    )  # fmt: skip
+    with prepared(row, CATALOG) as one:
+        steptime = one.plan.pools[0].steptime
+    assert isinstance(steptime, RooflineStepTime)
+    assert steptime.inputs.moe_backend == "TRTLLM"
 
 
 def test_drafts_are_simulated_where_it_is_known_how_many_hold() -> None:
