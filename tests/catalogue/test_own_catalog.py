@@ -100,6 +100,7 @@ def test_mistakes_are_told_in_plain_words_with_the_nearest_name(tmp_path: Path) 
         gpus__my_gpu=my_gpu(**{"\nmemory_bytes:": "\nmemory_byts:"}),
         prices__my_gpu=PRICE.replace("my-vendor", "cloudgpus").replace("kind: quoted", "kind: quotd"),
         models__net=network.replace("kind: other", "kind: othr"),
+        grids__mine="",
     )
     with pytest.raises(CatalogError) as caught:
         load_catalog(own=[folder])
@@ -107,10 +108,11 @@ def test_mistakes_are_told_in_plain_words_with_the_nearest_name(tmp_path: Path) 
     assert "memory_bytes: is missing" in told
     assert "memory_byts: unknown key; did you mean memory_bytes?" in told
     assert "kind: unknown kind 'othr'; did you mean other?" in told
+    assert "file: a mapping (key: value) is needed, not nothing" in told
     [kind] = [line for line in told if line.startswith("offers.")]
     assert kind.startswith("offers.offer-2026.price.kind: must be one of datasheet, quoted, ")
     assert kind.endswith(", not 'quotd'; did you mean quoted?")
-    assert len(told) == 4
+    assert len(told) == 5
 
 
 def test_folders_beside_the_scenario_and_stated_ones(tmp_path: Path) -> None:
