@@ -112,7 +112,7 @@ def _meant_key(spec: Any, place: Place, kinds: list[Any]) -> str:
     """Compose the hint for an unknown key.
 
     Suggested is a key of the same mapping with the same meaning, letters, words or beginning, or almost the same
-    spelling; else a key elsewhere in the scenario of that name, or with almost the same spelling where none of the same
+    spelling; else a key elsewhere in *spec* of that name, or with almost the same spelling where none of the same
     mapping is similar; else a similar key of the same mapping.
     """
     here = dict.fromkeys(name for holder in _specs(kinds) for name in holder.model_fields)

@@ -169,7 +169,7 @@ def _values(requests: Sequence[Request], name: str) -> Iterator[Any]:
 
 
 def options_of(requests: Sequence[Request]) -> Collection[RequestOptions]:
-    """Return the distinct options of *requests*, without those that all others share: the defaults."""
+    """Return the options of *requests* that are not the default ones, some perhaps several times."""
     if isinstance(requests, RequestColumns):
         return requests.options.values()
     every = list(_values(requests, "options"))

@@ -146,7 +146,7 @@ class MeasuredRun:
 
     @cached_property
     def options(self) -> Collection[RequestOptions]:
-        """Distinct options of the requests; empty where all are at their defaults."""
+        """Options of the requests that are not the default ones; see `options_of`."""
         return options_of(self.log.requests)
 
     @cached_property
