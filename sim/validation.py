@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -38,9 +38,10 @@ def dotted(place: Place) -> str:
 
 def nearest(wrong: object, known: Iterable[str]) -> str:
     """Return the known name most similar to *wrong*; empty if none is similar."""
-    by_lower = {name.lower(): name for name in known}
-    near = get_close_matches(str(wrong).lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[near[0]] if near else ""
+    names = list(known)
+    near = get_close_matches(str(wrong).lower(), {name.lower() for name in names}, n=1, cutoff=0.6)
+    alike = [name for name in names if [name.lower()] == near]
+    return max(alike, key=lambda name: SequenceMatcher(None, str(wrong), name).ratio(), default="")
 
 
 def did_you_mean(wrong: object, known: Iterable[str], listed: int = 12) -> str:
@@ -48,7 +49,7 @@ def did_you_mean(wrong: object, known: Iterable[str], listed: int = 12) -> str:
     names = list(known)
     if near := nearest(wrong, names):
         return Message("; did you mean {near}?", near)
-    return Message("; known here: {names}", ", ".join(names)) if 0 < len(names) <= listed else ""
+    return Message("; known here: {allowed}", ", ".join(names)) if 0 < len(names) <= listed else ""
 
 
 def validation_issues(error: ValidationError, spec: Any, data: Any) -> list[ValidationIssue]:
@@ -92,7 +93,7 @@ def _translate(spec: Any, place: Place, kinds: list[Any], detail: ErrorDetails) 
         )
     if kind == "union_tag_not_found":
         key = context["discriminator"].strip("'")
-        return ValidationIssue(place, Message("{key} is missing: one of {tags}", key, ", ".join(_tags(kinds, key))))
+        return ValidationIssue(place, Message("{key} is missing: one of {allowed}", key, ", ".join(_tags(kinds, key))))
     if kind == "literal_error":
         allowed = [str(choice) for choice in _choices(kinds)]
         near = did_you_mean(value, allowed)

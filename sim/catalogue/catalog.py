@@ -24,7 +24,7 @@ from sim.catalogue.model import AnyModel, Model, OtherModel
 from sim.catalogue.quantization import Quantization
 from sim.catalogue.server import Server
 from sim.catalogue.value import Source
-from sim.message import Message, joined, placed
+from sim.message import Message, joined, located, placed
 from sim.validation import Place, dotted, validation_issues
 
 Entry = TypeVar("Entry", bound=BaseModel)
@@ -261,15 +261,26 @@ class Catalog:
         """Return all sources by key."""
         if self._sources is None:
             found: dict[str, Source] = {}
-            for folder in self.folders:
-                if folder == self.root or (folder / SOURCES).is_file():
-                    document = yamlio.read(folder / SOURCES)
-                    if not isinstance(document.data, dict):
-                        raise CatalogError(Message("{path}:1: file: must hold sources by their keys", document.path))
-                    for key, entry in document.data.items():
+            wrong: list[str] = []
+            for document in self._source_files():
+                for key, entry in document.data.items():
+                    try:
                         found[key] = _validated(document, Source, entry, (key,))
+                    except CatalogError as error:
+                        wrong.append(str(error))
+            if wrong:
+                raise CatalogError(joined("\n", wrong))
             self._sources = found
         return self._sources
+
+    def _source_files(self) -> Iterator[yamlio.Document]:
+        """Yield the files of sources. Raises CatalogError or YamlError for a file that holds no mapping."""
+        for folder in self.folders:
+            if folder == self.root or (folder / SOURCES).is_file():
+                document = yamlio.read(folder / SOURCES)
+                if not isinstance(document.data, dict):
+                    raise CatalogError(Message("{path}:1: file: must hold sources by their keys", document.path))
+                yield document
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -295,48 +306,56 @@ class Catalog:
 
     def with_own_checked(self) -> "Catalog":
         """Return this catalogue after a check of all own entries. Raises CatalogError with all mistakes."""
-        problems: list[str] = []
+        problems = [one for folder in self.own for one in _misplaced(folder)]
+        keys: set[str] | None = None
+        try:
+            keys = {key for document in self._source_files() for key in document.data}
+            self.sources()
+        except (CatalogError, yamlio.YamlError) as error:
+            problems.append(str(error))
         for folder in self.own:
-            problems += _misplaced(folder)
             for kind in KINDS:
                 for path in sorted((folder / kind).glob("*.yaml")):
-                    problems += self._mistakes_in(kind, path)
-        if not problems:
-            try:
-                self.sources()
-            except (CatalogError, yamlio.YamlError) as error:
-                problems.append(str(error))
+                    problems += self._mistakes_in(kind, path, keys)
         if problems:
-            raise CatalogError(joined("\n", dict.fromkeys(problems)))
+            raise CatalogError(joined("\n", problems))
         return self
 
-    def _mistakes_in(self, kind: str, path: Path) -> list[str]:
-        """Return the mistakes in the own file *path* of *kind*, its sources included."""
+    def _mistakes_in(self, kind: str, path: Path, sources: set[str] | None) -> list[str]:
+        """Return the mistakes in the own file *path* of *kind*; *sources* are the known ones, None if unreadable."""
         if not _is_id(path.stem):
             return [Message("{path}: an id has small letters, digits, dots, underscores and dashes", path)]
         try:
             document = yamlio.read(path)
-            _entry(_SPECS[kind], document)
-            known = self.sources()
-        except (CatalogError, yamlio.YamlError) as error:
+        except yamlio.YamlError as error:
             return [str(error)]
-        found: list[str] = []
-        for place, key in _cited(document.data):
-            if key not in known:
-                near = _nearest(key, known)
-                hint = Message("; did you mean {near}?", near[0]) if near else ""
-                found.append(
-                    Message(
-                        "{path}:{line}: {place}: unknown source {key!r}{hint} (see {sources})",
-                        path,
-                        document.line(place),
-                        dotted(place),
-                        key,
-                        hint,
-                        SOURCES,
-                    )
-                )
-        return found
+        found = _issues(_SPECS[kind], document.data)
+        if not isinstance(document.data, dict):
+            return [_told(document, found)]
+        if ("id",) not in dict(found):
+            found += _wrong_id(document)
+        found += self._unknown_entries(document.data)
+        for place, value in _sourced(document.data):
+            number, key = value.get("value"), value["source"]
+            if isinstance(number, int | float) and number < 0:
+                found.append(((*place, "value"), Message("must be {limit:g} or more, not {value}", 0, f"{number:g}")))
+            if sources is not None and key not in sources:
+                near = Message("; did you mean {near}?", *_nearest(key, sources)[:1]) if _nearest(key, sources) else ""
+                text = Message("unknown source {key!r}{hint} (see {sources})", key, near, SOURCES)
+                found.append(((*place, "source"), text))
+        return [_told(document, found)] if found else []
+
+    def _unknown_entries(self, data: dict[str, Any]) -> Iterator[tuple[Place, str]]:
+        """Yield the mistakes in the names of other entries that the entry *data* relies on."""
+        look_ups = {"gpu": self.gpu, "link": self.link, "kernel": self.kernel}
+        for key, look_up in look_ups.items():
+            try:
+                if isinstance(name := data.get(key), str):
+                    look_up(name)
+            except UnknownId as error:
+                yield (key,), str(error)
+            except (CatalogError, yamlio.YamlError):
+                continue  # mistakes of that entry are its own
 
     def _lookup(self, kind: str, name: str, spec: type[Entry]) -> Entry:
         key = name.strip().lower()
@@ -401,12 +420,14 @@ _SPECS: dict[str, Any] = {
 def _entry(spec: type[Entry], document: yamlio.Document) -> Entry:
     """Return the *spec* in *document*; its id must be the name of the file. Raises CatalogError."""
     entry = _validated(document, spec, document.data, ())
-    key = Path(document.path).stem
-    if document.data.get("id") != key:
-        raise CatalogError(
-            Message("{path}:{line}: id: must be the file's name, {key!r}", document.path, document.line(("id",)), key)
-        )
+    if wrong := _wrong_id(document):
+        raise CatalogError(_told(document, wrong))
     return entry
+
+
+def _wrong_id(document: yamlio.Document) -> list[tuple[Place, str]]:
+    key = Path(document.path).stem
+    return [] if document.data.get("id") == key else [(("id",), Message("must be the file's name, {key!r}", key))]
 
 
 def _misplaced(folder: Path) -> Iterator[str]:
@@ -433,16 +454,16 @@ def _misplaced(folder: Path) -> Iterator[str]:
                     yield Message("{path}: an entry is a file <id>.yaml", one)
 
 
-def _cited(data: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield the place and key of each source that *data* cites."""
+def _sourced(data: Any, place: Place = ()) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """Yield the place and content of each mapping of *data* that cites a source."""
     if isinstance(data, dict):
         if isinstance(data.get("source"), str):
-            yield (*place, "source"), data["source"]
+            yield place, data
         for key, value in data.items():
-            yield from _cited(value, (*place, key))
+            yield from _sourced(value, (*place, key))
     elif isinstance(data, list):
         for index, value in enumerate(data):
-            yield from _cited(value, (*place, index))
+            yield from _sourced(value, (*place, index))
 
 
 def _is_id(key: str) -> bool:
@@ -523,9 +544,20 @@ def _validated(document: yamlio.Document, spec: type[Entry], data: Any, place: P
         entry: Entry = _validator(spec).validate_python(data)
         return entry
     except ValidationError as error:
-        lines = []
-        for issue in validation_issues(error, spec, data):
-            path = (*place, *issue.place)
-            where = dotted(path) or "file"
-            lines.append(placed(f"{document.path}:{document.line(path)}: {where}", issue.message))
-        raise CatalogError(joined("\n", lines)) from None
+        found = [((*place, *one.place), one.message) for one in validation_issues(error, spec, data)]
+        raise CatalogError(_told(document, found)) from None
+
+
+def _issues(spec: Any, data: Any) -> list[tuple[Place, str]]:
+    """Return the place and text of each mistake in *data*, read as a *spec*."""
+    try:
+        _validator(spec).validate_python(data)
+    except ValidationError as error:
+        return [(one.place, one.message) for one in validation_issues(error, spec, data)]
+    return []
+
+
+def _told(document: yamlio.Document, found: Iterable[tuple[Place, str]]) -> str:
+    """Return a line `file:line: place: mistake` for each mistake in *found*, in the order of the file."""
+    by_line = sorted((document.line(place), dotted(place) or "file", text) for place, text in found)
+    return located([(str(document.path), line, placed(place, text)) for line, place, text in by_line])

@@ -138,6 +138,8 @@ def _one_by_one(text: str, code: str) -> str | None:
 
 WORDS = frozenset({"costs"})
 """Fields of messages whose values are words, never names."""
+CODES = frozenset({"allowed"})
+"""Fields of messages whose values are keys, ids or values to be written as they are, though they may be words too."""
 
 
 def _whole(text: str, code: str, end: str = "") -> str | None:
@@ -164,8 +166,10 @@ def _part(text: str, known: dict[str, str], code: str, name: str) -> str:
 def _value(text: str, known: dict[str, str], code: str, name: str = "") -> str:
     """Translate the value of the field *name*: a sentence or a list of names; other names and numbers stay unchanged.
 
-    A single word is translated in fields whose values are always words (`WORDS`).
+    A single word is translated in fields whose values are always words (`WORDS`), and nothing in those of `CODES`.
     """
+    if name in CODES:
+        return text
     if name in WORDS and text in known:
         return known[text]
     if not re.search("[A-Za-z]", text):  # punctuation between sentences

@@ -115,6 +115,21 @@ def test_mistakes_are_told_in_plain_words_with_the_nearest_name(tmp_path: Path) 
     assert len(told) == 5
 
 
+@pytest.mark.slow
+def test_all_mistakes_of_a_file_are_told_in_the_order_of_its_lines(tmp_path: Path) -> None:
+    changes = {"source: smi,": "source: smii,", "pcie4-x16-no-p2p": "pcie4-x16-nop2p", "{value: 450": "{value: -450"}
+    sources = "a: 5\nb: {title: B, accessed: 2026-11-01, trust: goood}\n"
+    folder = own(tmp_path, gpus__my_gpu=my_gpu("other", vendor="vendr", **changes), sources=sources)
+    with pytest.raises(CatalogError) as caught:
+        load_catalog(own=[folder])
+    lines = str(caught.value).replace(f"{folder}/", "").splitlines()
+    assert [line.split(": ")[1] for line in lines] == [
+        *("a", "b.trust", "id", "vendor", "vendr", "link", "memory_bytes.source", "tdp_w.value", "idle_w.source")
+    ]
+    assert "link: unknown link 'pcie4-x16-nop2p'; did you mean pcie4-x16-no-p2p?" in lines[5]
+    assert lines[7].endswith("tdp_w.value: must be 0 or more, not -450")
+
+
 def test_folders_beside_the_scenario_and_stated_ones(tmp_path: Path) -> None:
     folder = own(tmp_path, gpus__my_gpu=my_gpu())
     assert own_folders(tmp_path / "a.yaml") == [folder]

@@ -18,7 +18,7 @@ from sim.cli import _in_language
 from sim.cli.help import _lines
 from sim.language import ENGLISH, LANGUAGES, _, keep, ngettext, release, speaking, translate_rendered
 from sim.language.catalogue import catalogue, file_of
-from sim.message import Message, joined, parsed
+from sim.message import Message, joined, located, parsed, placed
 from tests.language.english import english, text_of
 from tests.language.messages import NEVER, NO_SENTENCES, bare_sentences, found, parts
 
@@ -52,6 +52,13 @@ NAMES = frozenset({"the model's own dtype"})
 def places(texts: Iterable[str]) -> set[tuple[str, str | None]]:
     fields = [field for text in texts for field in Formatter().parse(text)]
     return {(name, "" if form and form[0] == " " else form) for _, name, form, _ in fields if name}  # "{key: value}"
+
+
+def test_values_to_be_written_and_keys_stay_as_they_are() -> None:
+    kinds = Message("must be one of {allowed}, not {value}{hint}", "datasheet, quoted", "'quotd'", "")
+    with speaking("zh"):
+        assert "datasheet, quoted" in translate_rendered(kinds)
+        assert translate_rendered(located([("a.yaml", 1, placed("kind", kinds))])).startswith("a.yaml:1: kind: ")
 
 
 @pytest.mark.slow
