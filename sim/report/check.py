@@ -177,10 +177,9 @@ def kernel_lists(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
             basis = origin(one["basis"]["kind"], one["basis"]["source"])
             kernel = f"{one['format']}: {one['kernel']}; {basis}" if one["kernel"] else basis
             alone = next((rate for rate in one["measured"] if rate["tokens"] == LARGE_BATCH), None)
+            notes = [kernel, *_computed_as_usual(one), *_measured_alone(alone, gpus[one["pool"]])]
             share = _share_of_peak(one["prefill_flops"] / 1e12, one["peak_flops"] / 1e12, "TFLOPS")
-            entries.append(
-                ListEntry(_("prefill, {part}", part=where), share, [kernel, *_measured_alone(alone, gpus[one["pool"]])])
-            )
+            entries.append(ListEntry(_("prefill, {part}", part=where), share, notes))
             read = _share_of_peak(one["decode_bytes_per_s"] / 1e9, one["memory_bytes_per_s"] / 1e9, "GB/s")
             entries.append(ListEntry(_("decode, {part}", part=where), read))
         yield EntryList(_("Kernels: {fleet}", fleet=fleet), entries)
@@ -188,6 +187,12 @@ def kernel_lists(plans: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> Iter
 
 def _share_of_peak(rate: float, peak: float, unit: str) -> str:
     return _("{rate:,.0f} of {peak:,.0f} {unit} ({share:.0%})", rate=rate, peak=peak, unit=unit, share=rate / peak)
+
+
+def _computed_as_usual(kernel: dict[str, Any]) -> list[str]:
+    """Describe kernels of experts that a server states and whose own rates are unknown; empty if there are none."""
+    backend = kernel.get("computed_as_usual")
+    return [_("moe_backend {backend}: computed as the engine's usual kernels", backend=backend)] if backend else []
 
 
 def _measured_alone(measured: dict[str, Any] | None, gpu: str) -> list[str]:

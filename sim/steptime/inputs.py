@@ -228,15 +228,24 @@ class RooflineInputs:
     def fast_kernel(self) -> FastExperts | None:
         """Faster expert kernels that the server runs for this format on this card; None: the usual ones."""
         known = known_overheads(self.engine).fast_experts if self.server_blackwell else ()
-        unstated = (self.moe_backend or "auto").lower() == "auto"
+        stated = (self.moe_backend or "").removesuffix("_routed")  # SGLang's choice of experts, the same kernels
         return next(
             (
                 one
                 for one in known
-                if one.kernel == self.kernel.id and (one.default if unstated else one.backend == self.moe_backend)
+                if one.kernel == self.kernel.id and (one.backend == stated if self._states_experts else one.default)
             ),
             None,
         )
+
+    @property
+    def usual_experts(self) -> str | None:
+        """Stated kernels of experts that are computed as the engine's usual ones; None: the server states none."""
+        return self.moe_backend if self._states_experts and self.fast_kernel is None else None
+
+    @property
+    def _states_experts(self) -> bool:
+        return (self.moe_backend or "auto").lower() != "auto"
 
     @property
     def fast_experts(self) -> Value | None:

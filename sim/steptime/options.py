@@ -1,6 +1,7 @@
 """Scenario keys of the roofline step-time model: server options that make steps or requests longer."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from sim.catalogue.engine import Engine
 from sim.catalogue.gpu import Gpu
@@ -22,33 +23,49 @@ Fp8GemmBackend = Literal[
     "aiter",
 ]
 """Values of SGLang's --fp8-gemm-backend, 0.5.5 to 0.5.23 (srt/server_args.py)."""
-MoeBackend = Literal[
+VllmMoeBackend = Literal[
     "auto",
-    "deep_gemm",
-    "deep_gemm_mega_moe",
-    "megamoe",
     "triton",
-    "triton_kernel",
     "triton_unfused",
     "batched_triton",
+    "deep_gemm",
+    "deep_gemm_mega_moe",
+    "cutlass",
     "flashinfer_trtllm",
-    "flashinfer_trtllm_routed",
     "flashinfer_cutlass",
-    "flashinfer_mxfp4",
     "flashinfer_cutedsl",
     "flashinfer_b12x",
     "b12x",
-    "experimental_sgl_trtllm",
-    "experimental_sgl_marlin",
-    "cutlass",
     "marlin",
     "humming",
-    "hpc",
-    "hpc_ops",
     "aiter",
     "flydsl",
-    "intel_xpu",
+    "hpc",
     "emulation",
+]
+"""Values of vLLM's --moe-backend (config/kernel.py)."""
+SglangMoeBackend = Literal[
+    "auto",
+    "deep_gemm",
+    "megamoe",
+    "triton",
+    "triton_kernel",
+    "flashinfer_trtllm",
+    "flashinfer_trtllm_routed",
+    "experimental_sgl_trtllm",
+    "flashinfer_cutlass",
+    "flashinfer_mxfp4",
+    "flashinfer_cutedsl",
+    "cutlass",
+    "marlin",
+    "experimental_sgl_marlin",
+    "humming",
+    "aiter",
+    "hpc_ops",
+    "intel_xpu",
+]
+"""Values of SGLang's --moe-runner-backend (srt/server_args.py, 0.5.5 and later)."""
+TensorRtMoeBackend = Literal[
     "AUTO",
     "CUTLASS",
     "CUTEDSL",
@@ -61,8 +78,13 @@ MoeBackend = Literal[
     "VANILLA",
     "TRITON",
 ]
-"""Values of SGLang's --moe-runner-backend (srt/server_args.py, 0.5.5 and later), vLLM's --moe-backend
-(config/kernel.py) and TensorRT-LLM's moe_config.backend (llmapi/llm_args.py, 1.2 and later)."""
+"""Values of TensorRT-LLM's moe_config.backend (llmapi/llm_args.py, 1.2 and later)."""
+MoeBackend = Literal[VllmMoeBackend, SglangMoeBackend, TensorRtMoeBackend]
+BACKENDS: Mapping[str, Mapping[str, Any]] = {
+    "moe_backend": {"vllm": VllmMoeBackend, "sglang": SglangMoeBackend, "tensorrt-llm": TensorRtMoeBackend},
+    "fp8_gemm_backend": {"sglang": Fp8GemmBackend},
+}
+"""Key of `Roofline` -> family of an engine -> type of the kernels that its servers can state."""
 
 
 class Roofline(Spec):

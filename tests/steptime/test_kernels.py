@@ -117,8 +117,11 @@ def test_the_experts_of_a_stated_backend_are_limited_by_its_own_kernel(build) ->
         stated = replace(inputs, moe_backend=backend)
         rate = next(one for one in kernel_rates(stated, MEASURED) if one.part == "experts")
         alone[backend] = {one.kernel for one in rate.measured}
+        assert stated.usual_experts == ("CUTLASS" if backend == "CUTLASS" else None)
     assert alone[fast.backend] == {fast.measured_as}
     assert alone[None] == alone["CUTLASS"] == {"moe_torch_flow_cutlass"}
+    routed = replace(inputs, engine=CATALOG.engine("sglang"), moe_backend="flashinfer_trtllm_routed")
+    assert routed.fast_kernel is replace(routed, moe_backend="flashinfer_trtllm").fast_kernel is not None
 
 
 def kernels_on(build, model: str, card: str, engine: str, weights: str):

@@ -10,9 +10,9 @@ from sim.answers.from_files.server_options import (
     BATCHING,
     FORMATS,
     HARMLESS_VARIABLES,
+    KERNELS,
     LORA,
     MODEL,
-    MOE_BACKEND,
     NODES,
     PRECISION,
     ROLE,
@@ -28,7 +28,7 @@ from sim.answers.from_files.shell import Command, Word, commands_in
 from sim.answers.from_files.source import ServerDraft, SourceFile, slug
 from sim.catalogue.checkpoint_names import KV_DTYPES
 from sim.message import Message
-from sim.steptime.options import MoeBackend
+from sim.steptime.options import BACKENDS
 from sim.yamlio import YamlError, parse
 
 Problem = tuple[str, int, str]
@@ -313,9 +313,10 @@ class _Options:
         elif option.key == "dtype":
             if str(value) not in ("auto", "half", "float16", "bfloat16"):
                 self.source.not_simulated.append(Message("--{name} (numbers of another width)", name))
-        elif option.key == MOE_BACKEND:
+        elif option.key in KERNELS:
+            by_engine = BACKENDS[option.key.removeprefix(STEPTIME)]
             kernels = str(value).lower().replace("-", "_")  # as vLLM reads it (arg_utils.py)
-            if kernels in get_args(MoeBackend):
+            if kernels in get_args(by_engine["vllm" if self.table is VLLM else "sglang"]):
                 self._put(name, option.key, kernels)
             else:  # releases add kernels
                 self._leave(name, option)

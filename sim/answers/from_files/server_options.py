@@ -50,7 +50,9 @@ SECRET = Option("text", secret=True)
 BATCHING = "batching."
 LORA = "lora."
 STEPTIME = "steptime."
-MOE_BACKEND = STEPTIME + "moe_backend"
+MOE_BACKEND, FP8_BACKEND = STEPTIME + "moe_backend", STEPTIME + "fp8_gemm_backend"
+KERNELS = MOE_BACKEND, FP8_BACKEND
+"""Keys of kernels, to which releases of the engines add names."""
 MODEL, PRECISION = "model", "quantization"
 SETTINGS = "a file of options; name its options in the command"
 ROLE = "role"
@@ -253,7 +255,7 @@ SGLANG: dict[str, Option] = {
     "cuda-graph-bs": _left("text", "CUDA graphs of a stated size"),
     "enable-torch-compile": _left("flag", "compilation"),
     "torch-compile-max-bs": _left("count", "compilation"),
-    "fp8-gemm-backend": Option("text", STEPTIME + "fp8_gemm_backend"),
+    "fp8-gemm-backend": Option("text", FP8_BACKEND, "kernels of dense products"),
     "attention-backend": _left("text", "choice of the attention kernel"),
     "prefill-attention-backend": _left("text", "choice of the attention kernel"),
     "decode-attention-backend": _left("text", "choice of the attention kernel"),

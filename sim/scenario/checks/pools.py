@@ -4,11 +4,13 @@ Included are pools whose replicas are switched on and off, or fail, during the r
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import get_args
 
 from sim.batching import Dynamic, PrefillFirst, Reserve, Slots, Vllm, foreign
 from sim.batching.sharing import Swapped
 from sim.catalogue.catalog import Catalog
 from sim.catalogue.data_folder import UnknownId
+from sim.catalogue.engine import family_of
 from sim.coldstart import PEER, StartUnknown, start_of
 from sim.failures import COMPONENTS, SERVER_COMPONENTS
 from sim.memory.weights import check_parallel
@@ -28,8 +30,9 @@ from sim.scenario.resolving.hardware import (
 from sim.scenario.resolving.scheduler import STATE_OPTIONS
 from sim.scenario.schema import Fleet, Pool, nearest
 from sim.steptime.affine import Affine
-from sim.steptime.options import Roofline
+from sim.steptime.options import BACKENDS, Roofline
 from sim.validation import Place, ValidationIssue, did_you_mean
+from sim.validation import nearest as nearest_name
 
 
 def switching_issues(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
@@ -219,6 +222,7 @@ def pool_issues(pool: BoundPool, place: Place, catalog: Catalog) -> Iterator[Val
     yield from misplaced
     if not misplaced and not isinstance(pool.batching, Dynamic):
         yield from _missing_input_issues(pool, place)
+    yield from _backend_issues(pool, place)
     yield from _layout_issues(pool, place)
     yield from _limit_issues(pool, place)
     yield from offload_issues(pool, place)
@@ -269,6 +273,21 @@ def _missing_input_issues(pool: BoundPool, place: Place) -> Iterator[ValidationI
             (*place, "engine"),
             Message("predictions need {lacks} of {id}, which are not known", " and ".join(lacks), pool.engine.id),
         )
+
+
+def _backend_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
+    """Yield issues of kernels that the pool's engine does not have."""
+    for key, by_engine in BACKENDS.items():
+        stated, kinds = getattr(pool.steptime, key, None), by_engine.get(family_of(pool.engine.id))
+        allowed = get_args(kinds)
+        if stated is None or stated in allowed:
+            continue
+        text = Message("is an option of {allowed}, not of {engine}", ", ".join(by_engine), pool.engine.id)
+        if allowed:
+            near = nearest_name(stated, allowed)
+            hint = Message("; did you mean {near}?", near) if near else ""
+            text = Message("must be one of {allowed}, not {value}{hint}", ", ".join(allowed), repr(stated), hint)
+        yield ValidationIssue((*place, "steptime", key), text)
 
 
 def _layout_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:

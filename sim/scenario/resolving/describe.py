@@ -165,7 +165,10 @@ def kernels(plan: CasePlan, catalog: Catalog) -> list[dict[str, Any]]:
     """Return the rates of the matrix kernels of each pool with computed step times, for `gpufleet check`."""
     measured = measured_kernels(catalog)
     return [
-        {"pool": pool.name} | asdict(one) | {"basis": one.basis.model_dump(mode="json", exclude_none=True)}
+        {"pool": pool.name}
+        | asdict(one)
+        | {"basis": one.basis.model_dump(mode="json", exclude_none=True)}
+        | ({"computed_as_usual": usual} if one.part == "experts" and (usual := steptime.inputs.usual_experts) else {})
         for pool in plan.pools
         for steptime in dict.fromkeys(part.steptime for part in pool.models or (pool,))
         if isinstance(steptime, ComputedStepTime)

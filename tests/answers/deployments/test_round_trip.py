@@ -102,6 +102,7 @@ def test_a_deployment_read_back_is_the_same_plan(tmp_path: Path, name: str, inde
         ("sglang", {"fp8_gemm_backend": "flashinfer_trtllm"}, "--fp8-gemm-backend=flashinfer_trtllm"),
         ("sglang", {"moe_backend": "triton"}, "--moe-runner-backend=triton"),
         ("vllm", {"moe_backend": "cutlass"}, "--moe-backend=cutlass"),
+        ("sglang", {"moe_backend": "flashinfer_trtllm_routed"}, "--moe-runner-backend=flashinfer_trtllm_routed"),
     ],
 )
 def test_options_of_the_step_time_are_read_back(

@@ -104,6 +104,8 @@ def test_an_unknown_option_is_listed_and_a_misspelt_one_is_refused() -> None:
         ("vllm serve M --moe-backend", "emulation", "emulation"),
         ("sglang serve --model-path M --moe-runner-backend", "humming", "humming"),
         ("vllm serve M --moe-backend", "of_a_later_release", None),
+        ("vllm serve M --moe-backend", "megamoe", None),
+        ("sglang serve --model-path M --fp8-gemm-backend", "of_a_later_release", None),
     ],
 )
 def test_kernels_of_experts_are_read_or_listed_as_not_simulated(start: str, kernels: str, read: str | None) -> None:

@@ -71,3 +71,19 @@ def test_of_a_word_where_a_list_may_stand(tmp_path: Path) -> None:
     pool = POOL | {"batching": POOL["batching"] | {"kv_groups": "modle"}}
     (told,) = messages(tmp_path, pool, {"workload": WORKLOAD})
     assert told.endswith("kv_groups: must be one of model, mean, not 'modle'; did you mean model?")
+
+
+@pytest.mark.parametrize(
+    ("engine", "stated", "told"),
+    [
+        ("vllm", {"moe_backend": "TRTLLM"}, "moe_backend: must be one of auto, triton, "),
+        ("tensorrt-llm-1.0", {"moe_backend": "cutlass"}, ", not 'cutlass'; did you mean CUTLASS?"),
+        ("llama.cpp", {"moe_backend": "auto"}, "is an option of vllm, sglang, tensorrt-llm, not of llama.cpp"),
+        ("vllm-0.14", {"fp8_gemm_backend": "triton"}, "is an option of sglang, not of vllm-0.14"),
+        ("sglang", {"moe_backend": "triton_kernl"}, "not 'triton_kernl'; did you mean triton_kernel?"),
+    ],
+)
+def test_kernels_are_those_of_the_engine(engine: str, stated: dict[str, str], told: str, tmp_path: Path) -> None:
+    pool = CARD | {"engine": engine, "steptime": {"model": "roofline"} | stated}
+    (found,) = messages(tmp_path, pool, {"workload": WORKLOAD})
+    assert told in found
