@@ -13,7 +13,7 @@ from sim.answers.folder import begin_question, replaced_together
 from sim.benchdata import read_benchmarks
 from sim.benchdata.mlperf import REQUIRED_COLUMNS, read_mlperf
 from sim.benchdata.row import METRICS
-from sim.benchdata.table import unread_measurements
+from sim.benchdata.table import COLUMNS, unread_measurements
 from sim.benchdata.training import KIND_COLUMNS, read_training
 from sim.catalogue.catalog import Catalog
 from sim.fidelity.page import PairError, service_pairs, serving_pairs, training_pairs, write_page
@@ -85,11 +85,17 @@ def table_kind(path: Path) -> TableKind:
 
 
 def remarks(kind: TableKind, path: Path) -> list[str]:
-    """Return a remark on measured values in the table at *path* that are not compared; empty without such."""
-    unread = unread_measurements(_header(path)) if kind is SERVING else []
-    if not unread:
-        return []
-    return [Message("not compared: {columns}; measured values are {known}", ", ".join(unread), ", ".join(METRICS))]
+    """Return remarks on columns of the table at *path* that are not read, measured values first; empty without such."""
+    header = _header(path) if kind is SERVING else frozenset()
+    unread = unread_measurements(header)
+    others = sorted(header - {*COLUMNS, *unread, ""})
+    found: list[str] = []
+    if unread:
+        known = ", ".join(METRICS)
+        found.append(Message("not compared: {columns}; measured values are {known}", ", ".join(unread), known))
+    if others:
+        found.append(Message("not read: {columns}", ", ".join(others)))
+    return found
 
 
 def _header(path: Path) -> frozenset[str]:

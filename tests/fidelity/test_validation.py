@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.fidelity.validation import KINDS, SERVING, table_kind
+from sim.fidelity.validation import KINDS, SERVING, remarks, table_kind
 
 
 @pytest.mark.parametrize("text", ["gpu,model,output_tok_s\n", "", "\xff"])
@@ -18,3 +18,13 @@ def test_what_no_other_kind_knows_is_a_table_of_serving_engines(tmp_path: Path, 
 def test_every_kind_can_be_reached() -> None:
     for place, kind in enumerate(KINDS):
         assert not any(earlier.columns <= kind.columns for earlier in KINDS[:place])
+
+
+def test_remarks_state_the_columns_that_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("GPU,model,median_ttft_ms,Replicas,num_requests,\n")
+    compared, others = remarks(SERVING, path)
+    assert compared.startswith("not compared: median_ttft_ms; measured values are ")
+    assert others == "not read: replicas"
+    path.write_text("gpu,model,ttft_p50_ms\n")
+    assert remarks(SERVING, path) == []
