@@ -260,27 +260,33 @@ class Catalog:
     def sources(self) -> dict[str, Source]:
         """Return all sources by key."""
         if self._sources is None:
-            found: dict[str, Source] = {}
-            wrong: list[str] = []
-            for document in self._source_files():
-                for key, entry in document.data.items():
-                    try:
-                        found[key] = _validated(document, Source, entry, (key,))
-                    except CatalogError as error:
-                        wrong.append(str(error))
+            found, _, wrong = self._read_sources()
             if wrong:
                 raise CatalogError(joined("\n", wrong))
             self._sources = found
         return self._sources
 
-    def _source_files(self) -> Iterator[yamlio.Document]:
-        """Yield the files of sources. Raises CatalogError or YamlError for a file that holds no mapping."""
+    def _read_sources(self) -> tuple[dict[str, Source], set[str], list[str]]:
+        """Return the valid sources by key, the keys of all, and the mistakes in the others.
+
+        Raises CatalogError or YamlError for a file that holds no mapping.
+        """
+        found: dict[str, Source] = {}
+        keys: set[str] = set()
+        wrong: list[str] = []
         for folder in self.folders:
             if folder == self.root or (folder / SOURCES).is_file():
                 document = yamlio.read(folder / SOURCES)
                 if not isinstance(document.data, dict):
                     raise CatalogError(Message("{path}:1: file: must hold sources by their keys", document.path))
-                yield document
+                keys.update(document.data)
+                for key, data in document.data.items():
+                    entry, mistakes = _checked(Source, data)
+                    if entry is None:
+                        wrong.append(_told(document, [((key, *place), text) for place, text in mistakes]))
+                    else:
+                        found[key] = entry
+        return found, keys, wrong
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -309,8 +315,9 @@ class Catalog:
         problems = [one for folder in self.own for one in _misplaced(folder)]
         keys: set[str] | None = None
         try:
-            keys = {key for document in self._source_files() for key in document.data}
-            self.sources()
+            found, keys, wrong = self._read_sources()
+            self._sources = None if wrong else found
+            problems += wrong
         except (CatalogError, yamlio.YamlError) as error:
             problems.append(str(error))
         for folder in self.own:
@@ -329,7 +336,7 @@ class Catalog:
             document = yamlio.read(path)
         except yamlio.YamlError as error:
             return [str(error)]
-        found = _issues(_SPECS[kind], document.data)
+        _, found = _checked(_SPECS[kind], document.data)
         if not isinstance(document.data, dict):
             return [_told(document, found)]
         if ("id",) not in dict(found):
@@ -340,8 +347,9 @@ class Catalog:
             if isinstance(number, int | float) and number < 0:
                 found.append(((*place, "value"), Message("must be {limit:g} or more, not {value}", 0, f"{number:g}")))
             if sources is not None and key not in sources:
-                near = Message("; did you mean {near}?", *_nearest(key, sources)[:1]) if _nearest(key, sources) else ""
-                text = Message("unknown source {key!r}{hint} (see {sources})", key, near, SOURCES)
+                near = _nearest(key, sources)
+                hint = Message("; did you mean {near}?", near[0]) if near else ""
+                text = Message("unknown source {key!r}{hint} (see {sources})", key, hint, SOURCES)
                 found.append(((*place, "source"), text))
         return [_told(document, found)] if found else []
 
@@ -419,9 +427,9 @@ _SPECS: dict[str, Any] = {
 
 def _entry(spec: type[Entry], document: yamlio.Document) -> Entry:
     """Return the *spec* in *document*; its id must be the name of the file. Raises CatalogError."""
-    entry = _validated(document, spec, document.data, ())
-    if wrong := _wrong_id(document):
-        raise CatalogError(_told(document, wrong))
+    entry, found = _checked(spec, document.data)
+    if entry is None or (found := _wrong_id(document)):
+        raise CatalogError(_told(document, found))
     return entry
 
 
@@ -538,23 +546,12 @@ def _validator(spec: Any) -> TypeAdapter[Any]:
     return TypeAdapter(spec)
 
 
-def _validated(document: yamlio.Document, spec: type[Entry], data: Any, place: Place) -> Entry:
-    """Return *data*, found at *place* in *document*, as a *spec*. Raises CatalogError listing all errors."""
+def _checked(spec: type[Entry], data: Any) -> tuple[Entry | None, list[tuple[Place, str]]]:
+    """Return *data* as a *spec*, None if invalid, and the place and text of each mistake in it."""
     try:
-        entry: Entry = _validator(spec).validate_python(data)
-        return entry
+        return _validator(spec).validate_python(data), []
     except ValidationError as error:
-        found = [((*place, *one.place), one.message) for one in validation_issues(error, spec, data)]
-        raise CatalogError(_told(document, found)) from None
-
-
-def _issues(spec: Any, data: Any) -> list[tuple[Place, str]]:
-    """Return the place and text of each mistake in *data*, read as a *spec*."""
-    try:
-        _validator(spec).validate_python(data)
-    except ValidationError as error:
-        return [(one.place, one.message) for one in validation_issues(error, spec, data)]
-    return []
+        return None, [(one.place, one.message) for one in validation_issues(error, spec, data)]
 
 
 def _told(document: yamlio.Document, found: Iterable[tuple[Place, str]]) -> str:
