@@ -1,6 +1,6 @@
 """Pydantic's errors in plain words: place, mistake, and the key or value that was probably meant."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
@@ -52,6 +52,13 @@ def did_you_mean(wrong: object, known: Iterable[str], listed: int = 12) -> str:
     return Message("; known here: {allowed}", ", ".join(names)) if 0 < len(names) <= listed else ""
 
 
+def not_among(value: object, allowed: Sequence[str]) -> str:
+    """Compose `must be one of ..., not X`, with the nearest of *allowed*."""
+    near = nearest(value, allowed)
+    hint = Message("; did you mean {near}?", near) if near else ""
+    return Message("must be one of {allowed}, not {value}{hint}", ", ".join(allowed), _show(value), hint)
+
+
 def validation_issues(error: ValidationError, spec: Any, data: Any) -> list[ValidationIssue]:
     """Translate pydantic's errors on *data* into plain sentences at places that exist in the file.
 
@@ -95,17 +102,7 @@ def _translate(spec: Any, place: Place, kinds: list[Any], detail: ErrorDetails) 
         key = context["discriminator"].strip("'")
         return ValidationIssue(place, Message("{key} is missing: one of {allowed}", key, ", ".join(_tags(kinds, key))))
     if kind == "literal_error":
-        allowed = [str(choice) for choice in _choices(kinds)]
-        near = did_you_mean(value, allowed)
-        return ValidationIssue(
-            place,
-            Message(
-                "must be one of {allowed}, not {value}{hint}",
-                ", ".join(allowed),
-                _show(value),
-                near if "mean" in near else "",
-            ),
-        )
+        return ValidationIssue(place, not_among(value, [str(choice) for choice in _choices(kinds)]))
     return ValidationIssue(place, _sentence(kind, value, context, detail["msg"]))
 
 

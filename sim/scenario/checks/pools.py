@@ -31,8 +31,7 @@ from sim.scenario.resolving.scheduler import STATE_OPTIONS
 from sim.scenario.schema import Fleet, Pool, nearest
 from sim.steptime.affine import Affine
 from sim.steptime.options import BACKENDS, Roofline
-from sim.validation import Place, ValidationIssue, did_you_mean
-from sim.validation import nearest as nearest_name
+from sim.validation import Place, ValidationIssue, did_you_mean, not_among
 
 
 def switching_issues(bound: BoundPool, place: Place, catalog: Catalog) -> Iterator[ValidationIssue]:
@@ -282,11 +281,11 @@ def _backend_issues(pool: BoundPool, place: Place) -> Iterator[ValidationIssue]:
         allowed = get_args(kinds)
         if stated is None or stated in allowed:
             continue
-        text = Message("is an option of {allowed}, not of {engine}", ", ".join(by_engine), pool.engine.id)
-        if allowed:
-            near = nearest_name(stated, allowed)
-            hint = Message("; did you mean {near}?", near) if near else ""
-            text = Message("must be one of {allowed}, not {value}{hint}", ", ".join(allowed), repr(stated), hint)
+        text = (
+            not_among(stated, allowed)
+            if allowed
+            else Message("is an option of {allowed}, not of {engine}", ", ".join(by_engine), pool.engine.id)
+        )
         yield ValidationIssue((*place, "steptime", key), text)
 
 
