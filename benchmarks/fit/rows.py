@@ -142,7 +142,7 @@ def model_unstated(row: BenchRow) -> bool:
     """Return whether *row* ran another model than its column says.
 
     Anyscale's result files have the client's tokenizer as `model_id` (prefill_decode/run_bm.sh, 04ba8ab), gpt-oss-120b.
-    The folder of these runs is named after a model of 32B, and their tokens take three times as long as the others'.
+    The folder of these runs is named after a model of 32B.
     """
     return row.source_key == "anyscale" and row.id.startswith("any_qwen32b")
 

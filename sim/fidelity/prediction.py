@@ -249,7 +249,7 @@ def _run(plan: CasePlan, case: BenchCase) -> "SimulatedRun":
     return run if offered is None else SimulatedRun(RunningFleet(replace(plan, workload=offered)).run(), case)
 
 
-def with_client_pause(plan: CasePlan, prompt_tokens: float | None = None) -> CasePlan:
+def with_client_pause(plan: CasePlan, prompt_tokens: float | None) -> CasePlan:
     """Return *plan* with the delay of the API server added to the think time of closed-loop clients.
 
     *prompt_tokens*: tokens of the mean prompt; None: the time to tokenise prompts is left out.

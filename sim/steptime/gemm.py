@@ -223,10 +223,11 @@ def _expert_product(matrix: Matrix, rates: GpuRates) -> MatrixProduct:
     weights = matrix.inputs * matrix.outputs
     peak_s = moe.experts_per_token * FLOP_PER_WEIGHT * weights / rates.peak_flops(matrix) / ranks
     weight_s = moe.experts * rates.weight_bytes(matrix) / ranks / rates.bytes_per_s
-    rows, columns = float(matrix.inputs), float(matrix.outputs)
-    if not inputs.spreads_experts:
-        rows, columns = split_shape(matrix, inputs.model, ranks)
-    moved = moe.experts_per_token * (rows + columns) / (ranks if inputs.spreads_experts else 1)
+    moved = (
+        moe.experts_per_token * (matrix.inputs + matrix.outputs) / ranks
+        if inputs.spreads_experts
+        else moe.experts_per_token * sum(split_shape(matrix, inputs.model, ranks))
+    )
     return MatrixProduct(
         count=matrix.count / moe.experts,
         compute_s_per_token=peak_s / rates.compute_efficiency * rates.compute_time_factor(matrix),
